@@ -1,0 +1,133 @@
+//! What is kept for one cell and window: exact integers, and which vessels were there.
+
+use hashbrown::HashSet;
+
+/// The most vessels that stand in a plain list before a hash set takes over.
+const LISTED_VESSELS: usize = 32;
+
+/// Distinct MMSIs. Few cells see more than a handful of vessels in a minute, so a short list comes before a hash set.
+#[derive(Clone, Debug)]
+pub enum Vessels {
+    /// Up to 32, in order of appearance.
+    Listed(Vec<u32>),
+    /// More than that.
+    Hashed(HashSet<u32>),
+}
+
+impl Default for Vessels {
+    fn default() -> Self {
+        Self::Listed(Vec::new())
+    }
+}
+
+impl Vessels {
+    /// Adds one MMSI; twice is once.
+    #[inline]
+    pub fn insert(&mut self, mmsi: u32) {
+        match self {
+            Self::Listed(list) => {
+                // A ship that reports every few seconds is the one that came last.
+                if list.last() == Some(&mmsi) || list.contains(&mmsi) {
+                    return;
+                }
+                if list.len() < LISTED_VESSELS {
+                    list.push(mmsi);
+                } else {
+                    let mut set: HashSet<u32> = list.iter().copied().collect();
+                    set.insert(mmsi);
+                    *self = Self::Hashed(set);
+                }
+            }
+            Self::Hashed(set) => {
+                set.insert(mmsi);
+            }
+        }
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Listed(list) => list.len(),
+            Self::Hashed(set) => set.len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The MMSIs, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let (list, set) = match self {
+            Self::Listed(list) => (Some(list), None),
+            Self::Hashed(set) => (None, Some(set)),
+        };
+        list.into_iter().flatten().chain(set.into_iter().flatten()).copied()
+    }
+}
+
+/// The aggregate of one (cell, window): a sum that merges in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Aggregate {
+    /// Reports, those without SOG among them.
+    pub count: u64,
+    /// Sum of SOG in tenths of a knot, exact.
+    pub sog_sum: u64,
+    /// Reports whose SOG was not available: they enter neither sum nor divisor.
+    pub sog_missing: u64,
+    /// Distinct MMSIs.
+    pub vessels: Vessels,
+}
+
+impl Aggregate {
+    /// Counts one report. `sog` in tenths of a knot.
+    #[inline]
+    pub fn add(&mut self, mmsi: u32, sog: Option<u16>) {
+        self.count += 1;
+        match sog {
+            Some(sog) => self.sog_sum += u64::from(sog),
+            None => self.sog_missing += 1,
+        }
+        self.vessels.insert(mmsi);
+    }
+
+    /// Adds what another aggregate of the same cell and window holds.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sog_sum += other.sog_sum;
+        self.sog_missing += other.sog_missing;
+        for mmsi in other.vessels.iter() {
+            self.vessels.insert(mmsi);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vessels_stay_distinct_across_the_change_to_a_hash_set() {
+        let mut vessels = Vessels::default();
+        for round in 0..3 {
+            for mmsi in 0..100 {
+                vessels.insert(mmsi);
+                assert_eq!(vessels.len(), if round == 0 { mmsi as usize + 1 } else { 100 });
+            }
+        }
+        let mut seen: Vec<u32> = vessels.iter().collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_missing_sog_is_counted_but_enters_no_sum() {
+        let mut aggregate = Aggregate::default();
+        aggregate.add(1, Some(100));
+        aggregate.add(2, None);
+        assert_eq!((aggregate.count, aggregate.sog_sum, aggregate.sog_missing), (2, 100, 1));
+    }
+}

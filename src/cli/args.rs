@@ -1,0 +1,341 @@
+//! The command line as it is written; what it means for a run is worked out in [`super::settings`].
+
+use std::path::PathBuf;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::cell::Cell;
+use crate::engine::clock::Lateness;
+use crate::filter::BoundingBox;
+use crate::reconcile::AggregateFile;
+use crate::report::MessageType;
+use crate::sink::Target;
+use crate::sink::rows::Form;
+use crate::time::{Span, TimeArg};
+use crate::verify::{Reference, TableRef};
+use crate::{decode::event_time, decode::line_time::Zone};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Replays raw AIS (NMEA 0183) through an event-time window engine: how many reports came per geohash cell and window, and
+/// how fast the ships were.
+#[derive(Debug, Parser)]
+#[command(name = "ais-replay", version, styles = STYLES, max_term_width = 100)]
+#[command(after_help = "Exit status: 0 complete; 1 failed, or nothing could be used, or --strict and something was rejected or late; \
+2 wrong usage; 3 verify found a difference; 130 interrupted.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// What to tell.
+    #[command(flatten)]
+    pub console: ConsoleArgs,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Count the reports of files, directories or standard input, per cell and window
+    File(FileArgs),
+    /// Add late reports to the windows that they missed
+    Reconcile(ReconcileArgs),
+    /// Print count and average SOG per window of a cell, or compare two results
+    Verify(VerifyArgs),
+}
+
+/// Flags of every command.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Messages")]
+pub struct ConsoleArgs {
+    /// Tell only errors: no progress, no summary
+    #[arg(short, long, global = true, env = "AIS_REPLAY_QUIET")]
+    pub quiet: bool,
+
+    /// Tell more: a line per input
+    #[arg(short, long, global = true, conflicts_with = "quiet", env = "AIS_REPLAY_VERBOSE")]
+    pub verbose: bool,
+
+    /// Colour messages
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", env = "AIS_REPLAY_COLOR")]
+    pub color: Color,
+}
+
+/// When messages are coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// `ais-replay file`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ais-replay file harbour.nmea
+  ais-replay file logs/ --since 2026-05-01T06:00:00Z --until 2026-05-01T12:00:00Z --to csv:morning.csv
+  zcat feed.gz | ais-replay file - --lateness 120s --late late.ndjson --format csv
+  ais-replay file plotter.log --time-zone Europe/Oslo --cell u4 --format json")]
+pub struct FileArgs {
+    /// Files, directories (all files below them), or - for standard input; gzip, zstd, bzip2, xz and Lambda events of a Kinesis
+    /// stream are found by content
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Windows, times and filters.
+    #[command(flatten)]
+    pub replay: ReplayArgs,
+
+    /// What comes out.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What a replay's result depends on.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Length of the windows, such as 90, 90s, 15m, 2h or 1d
+    #[arg(long, value_name = "SPAN", default_value = "60s", env = "WINDOW_SECONDS", help_heading = "Windows")]
+    pub window: Span,
+
+    /// Distance between window starts; without it, windows follow each other without overlap
+    #[arg(long, value_name = "SPAN", env = "AIS_REPLAY_SLIDE", help_heading = "Windows")]
+    pub slide: Option<Span>,
+
+    /// How long windows wait for reports that come out of order, by the reports' own time; or 'unbounded'
+    #[arg(long, value_name = "SPAN", default_value = "unbounded", env = "ALLOWED_LATENESS_SECONDS", help_heading = "Windows")]
+    pub lateness: Lateness,
+
+    /// Length of the cells' geohash, 1 to 12
+    #[arg(long, value_name = "N", default_value = "6", env = "GEOHASH_PRECISION", help_heading = "Windows",
+          value_parser = clap::value_parser!(u8).range(1..=12))]
+    pub precision: u8,
+
+    /// Only windows that start at or after this: RFC 3339, @epoch seconds, or an age such as 2h
+    #[arg(long, value_name = "TIME", env = "AIS_REPLAY_SINCE", help_heading = "Selection")]
+    pub since: Option<TimeArg>,
+
+    /// Only windows that end at or before this
+    #[arg(long, value_name = "TIME", env = "AIS_REPLAY_UNTIL", help_heading = "Selection")]
+    pub until: Option<TimeArg>,
+
+    /// Message types to count: any of 1, 2, 3, 9, 18, 19, 27
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,3,18,19", env = "AIS_REPLAY_TYPES",
+          value_parser = parse_type, help_heading = "Selection")]
+    pub types: Vec<MessageType>,
+
+    /// Only reports in this box of decimal degrees, edges included; west may lie beyond east, over the 180th meridian
+    #[arg(long, value_name = "W,S,E,N", allow_hyphen_values = true, env = "AIS_REPLAY_BBOX", help_heading = "Selection")]
+    pub bbox: Option<BoundingBox>,
+
+    /// Only cells that begin with this; repeatable
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', env = "AIS_REPLAY_CELL", help_heading = "Selection")]
+    pub cell: Vec<Cell>,
+
+    /// Only the cells and windows named in a late file
+    #[arg(long, value_name = "LATE", env = "AIS_REPLAY_ONLY", help_heading = "Selection")]
+    pub only: Option<PathBuf>,
+
+    /// How event time is made of the times that are known
+    #[arg(long, value_name = "HOW", default_value = "received", env = "AIS_REPLAY_EVENT_TIME", help_heading = "Event time")]
+    pub event_time: EventTimeArg,
+
+    /// Zone of local times in the log: a name such as Europe/Oslo, or a distance from UTC such as +02:00
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true, env = "AIS_REPLAY_TIME_ZONE", help_heading = "Event time")]
+    pub time_zone: Option<Zone>,
+
+    /// What gives the time to lines that have none
+    #[arg(long, value_name = "CLOCK", env = "AIS_REPLAY_CLOCK", help_heading = "Event time")]
+    pub clock: Option<ClockArg>,
+
+    /// For logs without any time: when the log starts; each report's own UTC second leads on from there
+    #[arg(long, value_name = "TIME", env = "AIS_REPLAY_START", help_heading = "Event time")]
+    pub start: Option<TimeArg>,
+
+    /// What to do with TAG blocks whose checksum is wrong or missing
+    #[arg(long, value_name = "WHAT", default_value = "ignore", env = "AIS_REPLAY_TAG_CHECKSUM", help_heading = "Reading")]
+    pub tag_checksum: TagChecksumArg,
+
+    /// Count the receiver's own ship (VDO sentences) too
+    #[arg(long, env = "AIS_REPLAY_OWN_SHIP", help_heading = "Reading")]
+    pub own_ship: bool,
+
+    /// With 2 or more, read and unpack ahead on a thread of its own; the result is the same [default: one per core]
+    #[arg(long, value_name = "N", env = "AIS_REPLAY_THREADS", help_heading = "Reading",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
+
+fn parse_type(text: &str) -> Result<MessageType, String> {
+    text.trim().parse().ok().and_then(MessageType::from_number).ok_or_else(|| {
+        format!("'{text}' is no type of position report: 1, 2, 3, 9, 18, 19 or 27")
+    })
+}
+
+/// How event time is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventTimeArg {
+    /// The TAG block's time, else the line's, else the record's arrival, else --clock, else --start
+    Received,
+    /// That, moved to the nearest instant with the report's own UTC second
+    UtcSecond,
+    /// The record's arrival alone, as the live pipeline does
+    Arrival,
+}
+
+impl From<EventTimeArg> for event_time::EventTimeMode {
+    fn from(how: EventTimeArg) -> Self {
+        match how {
+            EventTimeArg::Received => Self::Received,
+            EventTimeArg::UtcSecond => Self::UtcSecond,
+            EventTimeArg::Arrival => Self::Arrival,
+        }
+    }
+}
+
+/// What gives the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClockArg {
+    /// The last base station report (type 4)
+    BaseStation,
+    /// The last $..RMC or $..ZDA sentence
+    Sentences,
+    /// The last time seen in the same file
+    Previous,
+}
+
+impl From<ClockArg> for event_time::Clock {
+    fn from(clock: ClockArg) -> Self {
+        match clock {
+            ClockArg::BaseStation => Self::BaseStation,
+            ClockArg::Sentences => Self::Sentences,
+            ClockArg::Previous => Self::Previous,
+        }
+    }
+}
+
+/// What to do with a TAG block of a bad checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TagChecksumArg {
+    /// Count it and use the block
+    Ignore,
+    /// Reject the sentence
+    Require,
+}
+
+/// What comes out of a replay.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Where the rows go: stdout or csv:PATH; repeatable [default: stdout]
+    #[arg(long, value_name = "TARGET")]
+    pub to: Vec<Target>,
+
+    /// Keep reports that are late for a window in this file (NDJSON), for 'reconcile'
+    #[arg(long, value_name = "PATH")]
+    pub late: Option<PathBuf>,
+
+    /// Form of the rows on standard output [default: table on a terminal, else csv]
+    #[arg(long, value_name = "FORM", env = "AIS_REPLAY_FORMAT")]
+    pub format: Option<Form>,
+
+    /// Write window starts as RFC 3339 instead of epoch seconds
+    #[arg(long, env = "AIS_REPLAY_UTC")]
+    pub utc: bool,
+
+    /// Exit with 1 if any sentence was rejected or any report late
+    #[arg(long, env = "AIS_REPLAY_STRICT")]
+    pub strict: bool,
+
+    /// Read everything, write nothing, and say what would be written
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Write the whole summary to this file as JSON
+    #[arg(long, value_name = "PATH")]
+    pub summary: Option<PathBuf>,
+
+    /// Name of the run in its late file [default: derived from the inputs' content and the options]
+    #[arg(long, value_name = "ID", env = "AIS_REPLAY_RUN_ID")]
+    pub run_id: Option<String>,
+}
+
+/// `ais-replay reconcile`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ais-replay reconcile late.ndjson
+  ais-replay reconcile late.ndjson --into csv:windows.csv")]
+pub struct ReconcileArgs {
+    /// Late files, as --late writes them, or NDJSON of cell, window_start, count and sog_sum
+    #[arg(required = true, value_name = "LATE")]
+    pub late: Vec<PathBuf>,
+
+    /// Add the increments to the rows of this result and rewrite it; without it, print them
+    #[arg(long, value_name = "csv:PATH")]
+    pub into: Option<AggregateFile>,
+
+    /// Add a late file once more that the result already has
+    #[arg(long, requires = "into")]
+    pub again: bool,
+
+    /// Form of the increments on standard output [default: table on a terminal, else csv]
+    #[arg(long, value_name = "FORM", env = "AIS_REPLAY_FORMAT")]
+    pub format: Option<Form>,
+
+    /// Print window starts as RFC 3339 instead of epoch seconds
+    #[arg(long, env = "AIS_REPLAY_UTC")]
+    pub utc: bool,
+
+    /// Read everything, write nothing, and say what would be written
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `ais-replay verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ais-replay verify u4pruy --in csv:windows.csv
+  ais-replay verify --all --in csv:windows.csv --against csv:other.csv
+  ais-replay verify u4pruy --in csv:windows.csv --against file:harbour.nmea")]
+pub struct VerifyArgs {
+    /// Cells to print
+    #[arg(value_name = "CELL", required_unless_present = "all")]
+    pub cells: Vec<Cell>,
+
+    /// Every cell
+    #[arg(long, conflicts_with = "cells")]
+    pub all: bool,
+
+    /// The result to read
+    #[arg(long = "in", value_name = "csv:PATH", env = "AIS_REPLAY_IN")]
+    pub table: TableRef,
+
+    /// Compare with this instead: another result, or the sentences themselves, replayed with the flags below
+    #[arg(long, value_name = "csv:PATH|file:PATH")]
+    pub against: Option<Reference>,
+
+    /// Form of the output [default: lines for people]
+    #[arg(long, value_name = "FORM", env = "AIS_REPLAY_VERIFY_FORMAT")]
+    pub format: Option<VerifyForm>,
+
+    /// Windows, times and filters.
+    #[command(flatten)]
+    pub replay: ReplayArgs,
+}
+
+/// Form of what `verify` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VerifyForm {
+    /// An array of objects
+    Json,
+    /// Comma-separated values
+    Csv,
+}

@@ -1,0 +1,150 @@
+//! `ais-replay verify`: what a result holds, and whether another one agrees.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+
+use super::Status;
+use super::args::{ReplayArgs, VerifyArgs, VerifyForm};
+use super::console::Console;
+use super::progress::Bar;
+use super::settings::{self, Resolved};
+use crate::cell::Cell;
+use crate::row::Row;
+use crate::run::{self, Output, Plan, Progress};
+use crate::sink::late::LateReport;
+use crate::sink::rows::{Form, RowWriter};
+use crate::sink::SinkError;
+use crate::source::file;
+use crate::verify::{self, Difference, Reference};
+
+type Rows = BTreeMap<(i64, Cell), Row>;
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Where a result cannot be read, or the output not be written.
+pub fn run(args: &VerifyArgs, console: Console) -> anyhow::Result<Status> {
+    let Resolved { plan, notes } = settings::resolve(&args.replay, settings::now())?;
+    notes.iter().for_each(|note| console.note(note));
+    let rows = select(args.table.read()?, args, &plan);
+    let mut out = BufWriter::new(io::stdout());
+    let Some(reference) = &args.against else {
+        let rows: Vec<Row> = rows.into_values().collect();
+        for cell in args.cells.iter().filter(|cell| !rows.iter().any(|row| row.cell == **cell)) {
+            console.warning(format_args!("{} holds no window of cell {cell}", args.table));
+        }
+        print(&mut out, args, &rows).and_then(|()| out.flush()).map_err(SinkError::stdout)?;
+        return Ok(Status::Complete);
+    };
+    let others = match reference {
+        Reference::Table(table) => table.read()?,
+        Reference::File(path) => replayed(std::slice::from_ref(path), &args.replay, plan.clone(), console)?,
+    };
+    let others = select(others, args, &plan);
+    let differences = verify::differences(&rows, &others);
+    print_differences(&mut out, args, reference, &differences).and_then(|()| out.flush()).map_err(SinkError::stdout)?;
+    if differences.is_empty() {
+        console.note(format_args!("no difference: {} rows agree", rows.len()));
+        return Ok(Status::Complete);
+    }
+    console.note(format_args!(
+        "{} differences: {} rows in {}, {} in {reference}",
+        differences.len(),
+        rows.len(),
+        args.table,
+        others.len()
+    ));
+    Ok(Status::Difference)
+}
+
+/// The rows of the cells and windows that were asked for.
+fn select(mut rows: Rows, args: &VerifyArgs, plan: &Plan) -> Rows {
+    let (since, until) = (plan.selection.since, plan.selection.until);
+    rows.retain(|(start, cell), _| {
+        (args.all || args.cells.contains(cell))
+            && since.is_none_or(|since| *start >= since)
+            && until.is_none_or(|until| start.saturating_add(plan.window.length()) <= until)
+    });
+    rows
+}
+
+/// The rows that the sentences themselves give.
+fn replayed(paths: &[std::path::PathBuf], _: &ReplayArgs, plan: Plan, console: Console) -> anyhow::Result<Rows> {
+    struct Collect {
+        rows: Rows,
+        bar: Bar,
+    }
+    impl Output for Collect {
+        fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError> {
+            self.rows.extend(rows.iter().map(|row| (row.key(), row.clone())));
+            Ok(())
+        }
+        fn late(&mut self, _: usize, _: &dyn Fn() -> LateReport) {}
+        fn progress(&mut self, progress: &Progress) {
+            self.bar.show(progress);
+        }
+    }
+    let found = file::find(paths)?;
+    let total = found.inputs.iter().map(crate::source::Input::stored_bytes).sum();
+    let mut collect = Collect { rows: Rows::new(), bar: Bar::new(console, total) };
+    let outcome = run::run(&found.inputs, &plan, &mut collect);
+    collect.bar.finish();
+    let late = outcome?.pairs.late;
+    if late > 0 {
+        console.warning(format_args!("{late} reports were late at --lateness {} and are not compared", plan.lateness));
+    }
+    Ok(collect.rows)
+}
+
+fn print(out: &mut impl Write, args: &VerifyArgs, rows: &[Row]) -> io::Result<()> {
+    let form = match args.format {
+        None => return verify::print_cells(out, &args.cells, rows),
+        Some(VerifyForm::Json) => Form::Json,
+        Some(VerifyForm::Csv) => Form::Csv,
+    };
+    let mut writer = RowWriter::new(out, form, false);
+    writer.write(rows)?;
+    writer.finish().map(|_| ())
+}
+
+fn print_differences(
+    out: &mut impl Write,
+    args: &VerifyArgs,
+    reference: &Reference,
+    differences: &[Difference],
+) -> io::Result<()> {
+    match args.format {
+        Some(VerifyForm::Json) => {
+            serde_json::to_writer_pretty(&mut *out, differences)?;
+            writeln!(out)
+        }
+        Some(VerifyForm::Csv) => {
+            let mut csv = csv::Writer::from_writer(out);
+            csv.write_record([
+                "cell", "window_start", "in_count", "in_sog_sum", "in_sog_missing", "against_count", "against_sog_sum",
+                "against_sog_missing",
+            ])?;
+            for difference in differences {
+                let mut record = vec![difference.cell.clone(), difference.window_start.to_string()];
+                for numbers in [difference.ours, difference.theirs] {
+                    record.extend(match numbers {
+                        Some(n) => [n.count.to_string(), n.sog_sum.to_string(), n.sog_missing.to_string()],
+                        None => Default::default(),
+                    });
+                }
+                csv.write_record(&record)?;
+            }
+            csv.flush()
+        }
+        None => differences.iter().try_for_each(|Difference { cell, window_start, ours, theirs }| {
+            write!(out, "{cell} window {window_start}: ")?;
+            match (ours, theirs) {
+                (Some(ours), Some(theirs)) => writeln!(out, "{ours} in {}, {theirs} in {reference}", args.table),
+                (Some(ours), None) => writeln!(out, "{ours} in {}, not in {reference}", args.table),
+                (None, Some(theirs)) => writeln!(out, "not in {}, {theirs} in {reference}", args.table),
+                (None, None) => Ok(()),
+            }
+        }),
+    }
+}

@@ -1,0 +1,416 @@
+//! Bytes to lines, lines to sentences: checksums, fields and armour, but not yet what a message means.
+//!
+//! Scanning keeps no state from one line to the next, so any chunk of whole lines can be scanned anywhere. Nearly every
+//! line of a real feed is one VDM sentence with at most a TAG block before it; [`whole_line`] reads those in one pass.
+//! Anything else (text before or behind, glued sentences, blanks, other sentences) goes through [`parse_line`].
+
+use crate::decode::armour;
+use crate::decode::tag::{self, Tag};
+use crate::decode::tally::{Ignore, Reject};
+
+/// The longest line that is read, in bytes without its end. A longer one is rejected as a whole.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// What stands around a sentence on its line.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The sentence with the TAG blocks before it, as written.
+    pub raw: &'a [u8],
+    /// The TAG blocks before it, merged.
+    pub tag: Option<Tag<'a>>,
+    /// Text before the TAG block or the sentence.
+    pub before: &'a [u8],
+    /// Text behind the checksum.
+    pub behind: &'a [u8],
+    /// Value of the sentence's checksum.
+    pub checksum: u8,
+}
+
+/// A VDM or VDO sentence whose checksum holds and whose payload is legal armour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vdm<'a> {
+    /// Whether it is a VDO sentence: the receiver's own ship.
+    pub own_ship: bool,
+    /// Number of sentences of the message, 1 to 9.
+    pub total: u8,
+    /// Which of them this is, 1 to `total`.
+    pub number: u8,
+    /// Sequential message id, 0 to 99 as written.
+    pub sequence: Option<u8>,
+    /// Radio channel as written; 0 for none.
+    pub channel: u8,
+    /// Armoured payload.
+    pub payload: &'a [u8],
+    /// Fill bits, 0 to 5.
+    pub fill: u8,
+}
+
+/// Takes what a scan finds, in the order of the input. `line` is the number of the line, or of the record.
+pub trait Visitor {
+    /// A VDM or VDO sentence that can be read.
+    fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>);
+    /// Another sentence, without its first character and checksum. `intact` tells whether that checksum holds.
+    fn other_sentence(&mut self, line: u64, context: &Context<'_>, body: &[u8], intact: bool);
+    /// A VDM or VDO sentence, or a line, that cannot be read.
+    fn reject(&mut self, line: u64, kind: Reject);
+    /// A line without a sentence.
+    fn bare_line(&mut self, line: u64, kind: Ignore);
+    /// A line of TAG blocks alone: they belong to the next sentence. `raw` is the line as written.
+    fn tag_line(&mut self, line: u64, tag: Tag<'_>, raw: &[u8]);
+}
+
+/// Scans whole lines, ended by LF, CRLF or CR; the last one may lack its end. `line` is the number of the first, and is
+/// advanced by `step` for each.
+pub fn scan(bytes: &[u8], line: &mut u64, step: u64, visitor: &mut impl Visitor) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let length = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let text = &rest[..length];
+        let end = match &rest[length..] {
+            [b'\r', b'\n', ..] => 2,
+            [_, ..] => 1,
+            [] => 0,
+        };
+        rest = &rest[length + end..];
+        match whole_line(text) {
+            Some((context, vdm)) if text.len() <= MAX_LINE_BYTES => visitor.vdm(*line, &context, &vdm),
+            _ => parse_line(text, *line, visitor),
+        }
+        *line += step;
+    }
+}
+
+/// Reads a line that is exactly one readable VDM or VDO sentence, with at most one TAG block before it.
+#[inline]
+fn whole_line(line: &[u8]) -> Option<(Context<'_>, Vdm<'_>)> {
+    let (tag, sentence) = match tag::block_at_start(line) {
+        Some((content, length)) => (Some(Tag::parse(content)), &line[length..]),
+        None => (None, line),
+    };
+    let [b'!', body @ .., b'*', high, low] = sentence else { return None };
+    let sum = armour::hex([*high, *low])?;
+    let vdm = plain_fields(body)?;
+    if armour::checksum(body) != sum || !armour::is_legal(vdm.payload) {
+        return None;
+    }
+    Some((Context { raw: line, tag, before: &[], behind: &[], checksum: sum }, vdm))
+}
+
+/// The fields of a sentence in its usual form: `AIVDM,1,1,,A,payload,0`. Anything unusual gives `None`, not an error.
+#[inline]
+fn plain_fields(body: &[u8]) -> Option<Vdm<'_>> {
+    let [t1, t2, b'V', b'D', formatter, b',', total, b',', number, b',', rest @ .., b',', fill] = body else {
+        return None;
+    };
+    let own_ship = match formatter {
+        b'M' => false,
+        b'O' => true,
+        _ => return None,
+    };
+    let (sequence, rest) = match rest {
+        [b',', rest @ ..] => (None, rest),
+        [digit, b',', rest @ ..] if digit.is_ascii_digit() => (Some(digit - b'0'), rest),
+        _ => return None,
+    };
+    let (channel, payload) = match rest {
+        [b',', rest @ ..] => (0, rest),
+        [channel, b',', rest @ ..] if channel.is_ascii_alphanumeric() => (*channel, rest),
+        _ => return None,
+    };
+    let (total, number, fill) = (total.wrapping_sub(b'0'), number.wrapping_sub(b'0'), fill.wrapping_sub(b'0'));
+    let usual = t1.is_ascii_alphanumeric() && t2.is_ascii_alphanumeric() && fill <= 5;
+    (usual && (1..=9).contains(&total) && (1..=total).contains(&number)).then_some(Vdm {
+        own_ship,
+        total,
+        number,
+        sequence,
+        channel,
+        payload,
+        fill,
+    })
+}
+
+/// Reads any line: finds its TAG blocks and sentences and reports each.
+#[cold]
+fn parse_line(line: &[u8], number: u64, visitor: &mut impl Visitor) {
+    if line.len() > MAX_LINE_BYTES {
+        return visitor.reject(number, Reject::LineTooLong);
+    }
+    let text = line.trim_ascii();
+    if text.is_empty() {
+        return visitor.bare_line(number, Ignore::Blank);
+    }
+    if text.starts_with(b"#") {
+        return visitor.bare_line(number, Ignore::Comment);
+    }
+    let mut found = Find::start(text);
+    let Some(mut sentence) = found.next_sentence() else {
+        return match found.tag {
+            Some(tag) => visitor.tag_line(number, tag, text),
+            None => visitor.bare_line(number, Ignore::Text),
+        };
+    };
+    // Text between two sentences goes on the first one if it begins with a comma, as what loggers append does.
+    loop {
+        let next = found.next_sentence();
+        let gap_end = next.as_ref().map_or(text.len(), |next| next.raw_start);
+        let gap = &text[sentence.end..gap_end];
+        let (behind, before_next) = if next.is_none() || gap.starts_with(b",") { (gap, &[][..]) } else { (&[][..], gap) };
+        sentence.report(text, behind, number, visitor);
+        match next {
+            Some(mut next) => {
+                next.before = before_next;
+                sentence = next;
+            }
+            None => return,
+        }
+    }
+}
+
+/// Walks a line from one sentence to the next.
+struct Find<'a> {
+    text: &'a [u8],
+    place: usize,
+    /// TAG blocks since the last sentence, and where the first of them begins.
+    tag: Option<Tag<'a>>,
+    tag_start: usize,
+}
+
+/// A sentence's place on a line.
+struct Found<'a> {
+    raw_start: usize,
+    start: usize,
+    end: usize,
+    tag: Option<Tag<'a>>,
+    before: &'a [u8],
+}
+
+impl<'a> Find<'a> {
+    fn start(text: &'a [u8]) -> Self {
+        Self { text, place: 0, tag: None, tag_start: 0 }
+    }
+
+    fn next_sentence(&mut self) -> Option<Found<'a>> {
+        let first = self.place == 0;
+        while let Some(step) = memchr::memchr3(b'\\', b'!', b'$', &self.text[self.place..]) {
+            let start = self.place + step;
+            if step > 0 && self.tag.is_some() && !self.text[self.place..start].trim_ascii().is_empty() {
+                // Text between a TAG block and what follows: the block belonged to something that is not there.
+                self.tag = None;
+            }
+            let rest = &self.text[start..];
+            if let Some((content, length)) = tag::block_at_start(rest) {
+                let tag = Tag::parse(content);
+                match self.tag {
+                    Some(before) => self.tag = Some(before.followed_by(tag)),
+                    None => (self.tag, self.tag_start) = (Some(tag), start),
+                }
+                self.place = start + length;
+            } else if rest[0] != b'\\' && is_sentence_start(rest) {
+                self.place = start + sentence_length(rest);
+                let tag = self.tag.take();
+                let raw_start = if tag.is_some() { self.tag_start } else { start };
+                let before = if first { &self.text[..raw_start] } else { &[] };
+                return Some(Found { raw_start, start, end: self.place, tag, before });
+            } else {
+                self.place = start + 1;
+            }
+        }
+        None
+    }
+}
+
+/// Whether a text that begins with `!` or `$` goes on as an address field does: 3 to 8 capitals or digits and a comma.
+fn is_sentence_start(text: &[u8]) -> bool {
+    let length = text[1..].iter().take_while(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()).count();
+    (3..=8).contains(&length) && text.get(1 + length) == Some(&b',')
+}
+
+/// Length of the sentence at the start of a text: to the end of its checksum, or to where another one begins.
+fn sentence_length(text: &[u8]) -> usize {
+    let next = memchr::memchr3(b'\\', b'!', b'$', &text[1..]).map_or(text.len(), |place| place + 1);
+    match memchr::memchr(b'*', &text[..next]) {
+        Some(star) => next.min(star + 3),
+        None => next,
+    }
+}
+
+impl Found<'_> {
+    fn report(&self, text: &[u8], behind: &[u8], line: u64, visitor: &mut impl Visitor) {
+        let sentence = &text[self.start + 1..self.end];
+        let star = sentence.iter().position(|byte| *byte == b'*');
+        let (body, sum) = match star.map(|star| sentence.split_at(star)) {
+            Some((body, [b'*', high, low])) => (body, armour::hex([*high, *low])),
+            Some((body, _)) => (body, None),
+            None => (sentence, None),
+        };
+        let context = Context {
+            raw: &text[self.raw_start..self.end],
+            tag: self.tag,
+            before: self.before,
+            behind,
+            checksum: sum.unwrap_or_default(),
+        };
+        let intact = sum == Some(armour::checksum(body));
+        let is_vdm = text[self.start] == b'!' && matches!(body, [_, _, b'V', b'D', b'M' | b'O', b',', ..]);
+        if !is_vdm {
+            return visitor.other_sentence(line, &context, body, intact);
+        }
+        if sum.is_none() {
+            return visitor.reject(line, Reject::ChecksumMissing);
+        }
+        if !intact {
+            return visitor.reject(line, Reject::ChecksumBad);
+        }
+        match fields(body) {
+            None => visitor.reject(line, Reject::Malformed),
+            Some(vdm) if !armour::is_legal(vdm.payload) => visitor.reject(line, Reject::BadArmour),
+            Some(vdm) => visitor.vdm(line, &context, &vdm),
+        }
+    }
+}
+
+/// The fields of a VDM or VDO sentence in any form that is read. `None` where it is malformed.
+fn fields(body: &[u8]) -> Option<Vdm<'_>> {
+    let own_ship = body[4] == b'O';
+    let mut fields = body.split(|byte| *byte == b',').skip(1);
+    let mut next = || fields.next();
+    let (total, number, sequence, channel, payload, fill) = (next()?, next()?, next()?, next()?, next()?, next()?);
+    // An eighth field is what some receivers write behind the fill bits.
+    let more = fields.count();
+    let digit = |field: &[u8]| match field {
+        [digit] if digit.is_ascii_digit() => Some(digit - b'0'),
+        _ => None,
+    };
+    let (total, number) = (digit(total)?, digit(number)?);
+    let fill = match fill {
+        [] => 0,
+        field => digit(field)?,
+    };
+    let sequence = match sequence {
+        [] => None,
+        [tens, ones] if tens.is_ascii_digit() && ones.is_ascii_digit() => Some((tens - b'0') * 10 + ones - b'0'),
+        field => Some(digit(field)?),
+    };
+    let readable = more <= 1 && fill <= 5 && total >= 1 && (1..=total).contains(&number);
+    let channel = channel.first().copied().unwrap_or_default();
+    readable.then_some(Vdm { own_ship, total, number, sequence, channel, payload, fill })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes down what it is told.
+    #[derive(Default)]
+    struct Log(Vec<String>);
+
+    impl Visitor for Log {
+        fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>) {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            self.0.push(format!(
+                "{line} {}/{} {}{} tag={} before={:?} behind={:?}",
+                vdm.number,
+                vdm.total,
+                text(&vdm.payload[..vdm.payload.len().min(4)]),
+                if vdm.own_ship { " own" } else { "" },
+                context.tag.is_some_and(|tag| tag.time.is_some()),
+                text(context.before),
+                text(context.behind),
+            ));
+        }
+        fn other_sentence(&mut self, line: u64, _: &Context<'_>, body: &[u8], intact: bool) {
+            self.0.push(format!("{line} other {} {intact}", String::from_utf8_lossy(&body[..5])));
+        }
+        fn reject(&mut self, line: u64, kind: Reject) {
+            self.0.push(format!("{line} {}", kind.name()));
+        }
+        fn bare_line(&mut self, line: u64, kind: Ignore) {
+            self.0.push(format!("{line} {}", kind.name()));
+        }
+        fn tag_line(&mut self, line: u64, tag: Tag<'_>, _: &[u8]) {
+            self.0.push(format!("{line} tag alone, time {}", tag.time.is_some()));
+        }
+    }
+
+    fn scanned(bytes: &[u8]) -> Vec<String> {
+        let mut log = Log::default();
+        scan(bytes, &mut 1, 1, &mut log);
+        log.0
+    }
+
+    const PLAIN: &str = "!AIVDM,1,1,,A,13tfEWhP0j0nNE0Q12H3Q?vt0000,0*66";
+
+    #[test]
+    fn line_ends_of_all_kinds() {
+        let expected = ["1 1/1 13tf tag=false before=\"\" behind=\"\"", "2 1/1 13tf tag=false before=\"\" behind=\"\""];
+        for end in ["\n", "\r\n", "\r"] {
+            assert_eq!(scanned(format!("{PLAIN}{end}{PLAIN}{end}").as_bytes()), expected, "{end:?}");
+            assert_eq!(scanned(format!("{PLAIN}{end}{PLAIN}").as_bytes()), expected, "{end:?}");
+        }
+        assert_eq!(scanned(b"\n\n"), ["1 blank_line", "2 blank_line"]);
+    }
+
+    #[test]
+    fn glued_sentences_are_two() {
+        let glued = format!("{PLAIN}{PLAIN}");
+        assert_eq!(scanned(glued.as_bytes()).len(), 2);
+        let half = format!("!AIVDM,1,1,,A,13tfElPP0j0\\s:r1,c:1700000043*7E\\{PLAIN}");
+        assert_eq!(
+            scanned(half.as_bytes()),
+            ["1 checksum_missing", "1 1/1 13tf tag=true before=\"\" behind=\"\""]
+        );
+    }
+
+    #[test]
+    fn text_around_a_sentence_is_kept_for_its_time() {
+        let line = format!("  [2024-07-19 08:45:27.141] {PLAIN},r003669945,1700000045  ");
+        assert_eq!(
+            scanned(line.as_bytes()),
+            ["1 1/1 13tf tag=false before=\"[2024-07-19 08:45:27.141] \" behind=\",r003669945,1700000045\""]
+        );
+        let two = format!("{PLAIN},1700000045 1700000046 {PLAIN}");
+        assert_eq!(
+            scanned(two.as_bytes()),
+            [
+                "1 1/1 13tf tag=false before=\"\" behind=\",1700000045 1700000046 \"",
+                "1 1/1 13tf tag=false before=\"\" behind=\"\""
+            ]
+        );
+    }
+
+    #[test]
+    fn faults_have_names() {
+        for (line, kind) in [
+            ("!AIVDM,1,1,,A,13tfDW0P1JJwT<0Fpn03Q?vt0000,0*7D", "checksum_bad"),
+            ("!AIVDM,1,1,,A,13tfDW0P1JJwT<0Fpn03Q?vt0000,0", "checksum_missing"),
+            ("!AIVDM,1,1,,A,13tfDW0P1JJwT<0Fpn03Q?vt0000,0*6", "checksum_missing"),
+            ("!AIVDM,1,1,,A,13tfDW0P1JJwT<0Fpn03Q?vt0000,0*", "checksum_missing"),
+            ("!AIVDM,1,1,,A,13tfDT@P1J0nNE0Q12H3Q?vt0000,9*64", "malformed"),
+            ("!AIVDM,1,1,,A,13tfDT@P1J0nNE0Q12H3Q?vt0000,x*25", "malformed"),
+            ("!AIVDM,1,2,,A,13tfDT@P1J0nNE0Q12H3Q?vt0000,0*6E", "malformed"),
+            ("!AIVDM,1,1*57", "malformed"),
+            ("!AIVDM,1,1,,A,13tfXY@P1J0nNE0Q12H3Q?vt0000,0*7C", "bad_armour"),
+            ("hello", "text"),
+            ("# !AIVDM", "comment"),
+            ("C:\\logs\\x", "text"),
+        ] {
+            assert_eq!(scanned(line.as_bytes()), [format!("1 {kind}")], "{line}");
+        }
+        assert_eq!(scanned(&vec![b'x'; MAX_LINE_BYTES + 1]), ["1 line_too_long"]);
+        assert_eq!(scanned(&vec![b'x'; MAX_LINE_BYTES]), ["1 text"]);
+    }
+
+    #[test]
+    fn forms_of_real_receivers() {
+        let read = |line: &str| scanned(line.as_bytes());
+        assert_eq!(read("!AIVDM,1,1,1,,13aI8e?P00PGpU:NR6s00?vT2000,0,0*1C").len(), 1);
+        assert!(read("!AIVDM,1,1,1,,13aI8e?P00PGpU:NR6s00?vT2000,0,0*1C")[0].starts_with("1 1/1 13aI"));
+        assert!(read("!AIVDM,1,1,,A,13tfDT@P1J0nNE0Q12H3Q?vt0000,*5D")[0].starts_with("1 1/1 13tf"));
+        assert!(read("!ABVDO,1,1,,B,405flfh000Htt1mVi9dQv>700p3B,0*70")[0].starts_with("1 1/1 405f own"));
+        assert_eq!(read("$GPZDA,072914.00,31,05,2018,-03,00*4D"), ["1 other GPZDA true"]);
+        assert_eq!(read("\\c:1354719388*56\\"), ["1 tag alone, time true"]);
+        let two_blocks = format!("\\s:r1ACE0JVF*27\\\\c:1628097600,s:x*24\\{PLAIN}");
+        assert!(read(&two_blocks)[0].contains("tag=true"));
+    }
+}

@@ -1,0 +1,270 @@
+//! The window engine: reports with an event time go in, finished (cell, window) aggregates come out, late ones are told.
+//!
+//! It never reads a clock and knows neither NMEA nor AWS. Whether a (report, window) pair is late depends on the watermark
+//! that the report's own partition had before it ([`clock::PartitionClock`]) and on nothing else: not on what the engine
+//! has emitted, not on other partitions, not on threads or chunks. A window is emitted once, when no partition can add to
+//! it any more, so the result is the sum of what the partitions give, whoever reads them and in whatever order.
+//!
+//! A report is added once, to the pane of its instant ([`WindowSpec::pane`]); the windows that share a pane combine it
+//! when they close. Only where a report is late for some of its windows is it added to the others one by one.
+
+pub mod clock;
+
+use std::collections::BTreeMap;
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::aggregate::Aggregate;
+use crate::cell::Cell;
+use crate::time::Timestamp;
+use crate::window::WindowSpec;
+
+/// One report on its way into the windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it happened.
+    pub time: Timestamp,
+    /// Where.
+    pub cell: Cell,
+    /// Who.
+    pub mmsi: u32,
+    /// How fast, in tenths of a knot; `None` where not available.
+    pub sog: Option<u16>,
+}
+
+/// Which windows, or which (cell, window) keys, a run is about.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Epoch seconds at or after which a window must start.
+    pub since: Option<i64>,
+    /// Epoch seconds at or before which it must end.
+    pub until: Option<i64>,
+    /// The only keys wanted: cell and window start.
+    pub only: Option<HashSet<(Cell, i64)>>,
+}
+
+impl Selection {
+    fn holds_window(&self, start: i64, end: i64) -> bool {
+        self.since.is_none_or(|since| start >= since) && self.until.is_none_or(|until| end <= until)
+    }
+
+    fn holds(&self, cell: Cell, start: i64, end: i64) -> bool {
+        self.holds_window(start, end) && self.only.as_ref().is_none_or(|keys| keys.contains(&(cell, start)))
+    }
+}
+
+/// What became of the (report, window) pairs. Their sum is the number of pairs offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pairs {
+    /// Counted in their window.
+    pub added: u64,
+    /// Too late for their window.
+    pub late: u64,
+    /// Of a window that the run is not about.
+    pub outside: u64,
+}
+
+/// A finished window: its start in epoch seconds and its cells in order.
+#[derive(Debug)]
+pub struct ClosedWindow {
+    /// Epoch seconds.
+    pub start: i64,
+    /// The aggregates by cell, ascending; never empty.
+    pub cells: Vec<(Cell, Aggregate)>,
+}
+
+type Pane = HashMap<Cell, Aggregate>;
+
+/// What holds for every report of one pane, worked out once.
+#[derive(Clone, Copy, Debug)]
+struct PaneFacts {
+    /// `[start, end)` of the pane, epoch seconds.
+    start: i64,
+    end: i64,
+    /// End of the window that covers the pane and ends first.
+    first_window_end: i64,
+    /// Windows that cover it: selected, and not.
+    selected: u64,
+    unselected: u64,
+}
+
+/// The engine. See the module's opening.
+#[derive(Debug)]
+pub struct Engine {
+    spec: WindowSpec,
+    selection: Selection,
+    /// Panes by start, bar the current one.
+    panes: BTreeMap<i64, Pane>,
+    /// The pane of the last report, kept out of the map since the next report most likely falls into it too.
+    current: Pane,
+    current_facts: Option<PaneFacts>,
+    /// What was added to single windows, by window start: reports that were late for a sibling window.
+    direct: BTreeMap<i64, Pane>,
+    /// Windows that start below this have been emitted.
+    closed_below: i64,
+    pairs: Pairs,
+}
+
+impl Engine {
+    /// An engine for these windows.
+    #[must_use]
+    pub fn new(spec: WindowSpec, selection: Selection) -> Self {
+        Self {
+            spec,
+            selection,
+            panes: BTreeMap::new(),
+            current: Pane::new(),
+            current_facts: None,
+            direct: BTreeMap::new(),
+            closed_below: i64::MIN,
+            pairs: Pairs::default(),
+        }
+    }
+
+    /// What became of the pairs so far.
+    #[must_use]
+    pub fn pairs(&self) -> Pairs {
+        self.pairs
+    }
+
+    /// Adds a report to every window that covers it, and calls `late` with the start of each window that it is too late
+    /// for. `watermark` is that of the report's partition before the report, in epoch seconds.
+    #[inline]
+    pub fn offer(&mut self, watermark: i64, event: &Event, late: impl FnMut(i64)) {
+        let seconds = event.time.seconds();
+        let facts = match self.current_facts {
+            Some(facts) if facts.start <= seconds && seconds < facts.end => facts,
+            _ => self.turn_to_pane_of(seconds),
+        };
+        if facts.first_window_end <= watermark || self.selection.only.is_some() {
+            return self.offer_one_by_one(watermark, event, late);
+        }
+        self.pairs.added += facts.selected;
+        self.pairs.outside += facts.unselected;
+        if facts.selected > 0 {
+            self.current.entry(event.cell).or_default().add(event.mmsi, event.sog);
+        }
+    }
+
+    /// Makes the pane of an instant the current one.
+    #[cold]
+    fn turn_to_pane_of(&mut self, seconds: i64) -> PaneFacts {
+        self.park_current();
+        let start = self.spec.pane_of(seconds);
+        self.current = self.panes.remove(&start).unwrap_or_default();
+        let windows = self.spec.covering(start);
+        let (mut selected, mut unselected) = (0, 0);
+        for window in windows {
+            match self.selection.holds_window(window, window + self.spec.length()) {
+                true => selected += 1,
+                false => unselected += 1,
+            }
+        }
+        let facts = PaneFacts {
+            start,
+            end: start + self.spec.pane(),
+            first_window_end: self.spec.first_covering(start) + self.spec.length(),
+            selected,
+            unselected,
+        };
+        self.current_facts = Some(facts);
+        facts
+    }
+
+    fn park_current(&mut self) {
+        if let Some(facts) = self.current_facts.take()
+            && !self.current.is_empty()
+        {
+            self.panes.insert(facts.start, std::mem::take(&mut self.current));
+        }
+    }
+
+    /// The way of a report that is late for some window, and of every report where single keys are selected.
+    #[cold]
+    fn offer_one_by_one(&mut self, watermark: i64, event: &Event, mut late: impl FnMut(i64)) {
+        for start in self.spec.covering(event.time.seconds()) {
+            let end = start + self.spec.length();
+            if !self.selection.holds(event.cell, start, end) {
+                self.pairs.outside += 1;
+            } else if end <= watermark {
+                self.pairs.late += 1;
+                late(start);
+            } else {
+                debug_assert!(start >= self.closed_below, "a window got a report after it was emitted");
+                self.pairs.added += 1;
+                self.direct.entry(start).or_default().entry(event.cell).or_default().add(event.mmsi, event.sog);
+            }
+        }
+    }
+
+    /// Emits, in order, the windows that end at or before `bound` (epoch seconds): the least watermark of the partitions
+    /// that are still open. An error of `emit` ends it at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of `emit`.
+    pub fn close<E>(&mut self, bound: i64, mut emit: impl FnMut(ClosedWindow) -> Result<(), E>) -> Result<(), E> {
+        if bound == clock::NO_WATERMARK {
+            return Ok(());
+        }
+        // The usual call closes nothing: find that out before the current pane is touched.
+        while let Some(start) = self.next_window()
+            && start + self.spec.length() <= bound
+        {
+            self.park_current();
+            let cells = self.combine(start);
+            if !cells.is_empty() {
+                emit(ClosedWindow { start, cells })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Emits every window that is left.
+    ///
+    /// # Errors
+    ///
+    /// Those of `emit`.
+    pub fn finish<E>(&mut self, emit: impl FnMut(ClosedWindow) -> Result<(), E>) -> Result<(), E> {
+        self.close(i64::MAX, emit)
+    }
+
+    /// Start of the earliest window that is not emitted and holds something.
+    fn next_window(&self) -> Option<i64> {
+        let current = self.current_facts.filter(|_| !self.current.is_empty()).map(|facts| facts.start);
+        let pane = self.panes.first_key_value().map(|(start, _)| *start).into_iter().chain(current).min();
+        let through_pane = pane.map(|start| self.spec.first_covering(start).max(self.closed_below));
+        let direct = self.direct.first_key_value().map(|(start, _)| *start);
+        through_pane.into_iter().chain(direct).min()
+    }
+
+    /// Takes the aggregates of one window, ordered by cell; none if the run is not about it.
+    fn combine(&mut self, start: i64) -> Vec<(Cell, Aggregate)> {
+        let end = start + self.spec.length();
+        let next = start + self.spec.slide();
+        let selected = self.selection.holds_window(start, end);
+        let mut window = self.direct.remove(&start).unwrap_or_default();
+        // Panes before the next window's start are in no later window, so what they hold moves; the others are copied.
+        while let Some(entry) = self.panes.first_entry()
+            && *entry.key() < next
+        {
+            let pane = entry.remove();
+            if selected && window.is_empty() {
+                window = pane;
+            } else if selected {
+                for (cell, aggregate) in pane {
+                    window.entry(cell).or_default().merge(&aggregate);
+                }
+            }
+        }
+        if selected {
+            for (cell, aggregate) in self.panes.range(next..end).flat_map(|(_, pane)| pane) {
+                window.entry(*cell).or_default().merge(aggregate);
+            }
+        }
+        self.closed_below = next;
+        let mut cells: Vec<(Cell, Aggregate)> = window.into_iter().collect();
+        cells.sort_unstable_by_key(|(cell, _)| *cell);
+        cells
+    }
+}

@@ -1,0 +1,46 @@
+//! `ais-replay` counts AIS position reports per geohash cell and event-time window: from raw NMEA 0183 sentences to rows.
+//!
+//! # How a report flows
+//!
+//! ```text
+//! source ──Chunk──▶ decode ──Accepted──▶ engine ──ClosedWindow──▶ sink
+//!                     └─fate─▶ tally        └─late pair─▶ late side-output
+//! ```
+//!
+//! 1. A [`source::Input`] is one *partition*: a file, standard input, later an object or a shard. Its [`source::Reader`]
+//!    undoes compression, found by content, and gives [`source::Chunk`]s of whole lines, or records with an arrival time.
+//! 2. [`decode::scan`] cuts a chunk into sentences. It keeps no state, so chunks can be scanned anywhere. A
+//!    [`decode::Decoder`] per partition adds what needs memory: parts of longer messages, TAG blocks on a line of their own,
+//!    clocks inside the log. Every sentence gets one fate in the [`decode::tally::Tally`]; a position report with a place and
+//!    an event time leaves as [`decode::Accepted`].
+//! 3. The [`engine::clock::PartitionClock`] takes note of its event time, before any filter, and keeps the partition's
+//!    watermark. The watermark *before* the report decides for which windows the report is late.
+//! 4. A [`filter::Filter`] chooses what is counted. The [`engine::Engine`] adds the report to the pane of its instant and
+//!    tells the windows that it missed.
+//! 5. The run loop ([`run`]) reads the partition that is furthest behind and closes the windows that no partition can add to
+//!    any more. Their [`row::Row`]s, ordered by window and cell, go to every [`sink::Sink`]; late reports go to the late
+//!    side-output.
+//!
+//! The result is the sum of what the partitions give. The order of arguments, the size of chunks and the number of threads
+//! change no byte of it.
+//!
+//! [`report`], [`cell`], [`window`], [`aggregate`] and [`row`] are plain values without I/O; the decoder and the engine build
+//! on those alone. Sources never see cells, sinks never see sentences; only the run loop sees both.
+
+pub mod aggregate;
+pub mod cell;
+pub mod cli;
+pub mod decode;
+pub mod engine;
+pub mod filter;
+pub mod reconcile;
+pub mod report;
+pub mod row;
+pub mod run;
+pub mod sink;
+pub mod source;
+pub mod summary;
+pub mod table;
+pub mod time;
+pub mod verify;
+pub mod window;

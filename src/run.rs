@@ -1,0 +1,418 @@
+//! The run loop: which partition is read next, and when windows close.
+//!
+//! The only place that sees both sentences and cells. Its result depends on the inputs and the plan alone: partitions are
+//! taken in the order of their names and their event times, never of their speed.
+
+use hashbrown::HashSet;
+
+use crate::cell::{Cell, Precision};
+use crate::decode::tally::Tally;
+use crate::decode::{self, Accepted, Decoder, Record};
+use crate::engine::clock::{Lateness, NO_WATERMARK, Outlook, PartitionClock};
+use crate::engine::{ClosedWindow, Engine, Event, Pairs, Selection};
+use crate::filter::{Filter, Filtered};
+use crate::row::{Row, Tenths};
+use crate::sink::SinkError;
+use crate::sink::late::{LateReport, LateSource};
+use crate::source::{Chunk, Input, ReadOptions, ReadOutcome, Reader, SourceError};
+use crate::time::Timestamp;
+use crate::window::WindowSpec;
+
+/// What a run's result depends on, besides its inputs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How sentences are read and when they happened.
+    pub decode: decode::Options,
+    /// The windows.
+    pub window: WindowSpec,
+    /// How long a window waits.
+    pub lateness: Lateness,
+    /// Length of the cells' geohash.
+    pub precision: Precision,
+    /// Which windows the run is about.
+    pub selection: Selection,
+    /// Which reports are counted.
+    pub filter: Filter,
+    /// How inputs are read. No result depends on it.
+    pub read: ReadOptions,
+    /// With two or more, inputs are read and unpacked ahead on a thread of their own. No result depends on it.
+    pub threads: usize,
+}
+
+/// Where a run's output goes.
+pub trait Output {
+    /// Takes the rows of a window; windows come in order.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be written: that ends the run.
+    fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError>;
+
+    /// Takes a report that came too late for a window. `partition` numbers the inputs in their order.
+    fn late(&mut self, partition: usize, late: &dyn Fn() -> LateReport);
+
+    /// Is told how far the run is, every so often.
+    fn progress(&mut self, progress: &Progress);
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read, as stored.
+    pub stored_bytes: u64,
+    /// Lines decoded.
+    pub lines: u64,
+    /// Reports accepted.
+    pub accepted: u64,
+    /// Late pairs.
+    pub late: u64,
+}
+
+/// What an input came to.
+#[derive(Clone, Debug)]
+pub struct PartitionOutcome {
+    /// What it is called.
+    pub name: String,
+    /// Whether the command line names it, rather than its directory.
+    pub named: bool,
+    /// The fates of its sentences.
+    pub tally: Tally,
+    /// Accepted reports that a filter left out.
+    pub filtered: Filtered,
+    /// Earliest event time.
+    pub first_time: Option<Timestamp>,
+    /// Latest event time.
+    pub last_time: Option<Timestamp>,
+    /// What reading it told.
+    pub read: ReadOutcome,
+}
+
+/// What was emitted.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Rows.
+    pub rows: u64,
+    /// Windows with at least one row.
+    pub windows: u64,
+    /// Reports in all rows.
+    pub count: u64,
+    /// SOG in all rows.
+    pub sog_sum: Tenths,
+    /// Reports without SOG in all rows.
+    pub sog_missing: u64,
+    /// Distinct cells.
+    pub cells: HashSet<Cell>,
+    /// Distinct MMSIs.
+    pub vessels: HashSet<u32>,
+    /// First and last window start.
+    pub span: Option<(i64, i64)>,
+}
+
+impl Totals {
+    fn add(&mut self, window: &ClosedWindow) {
+        self.windows += 1;
+        self.rows += window.cells.len() as u64;
+        for (cell, aggregate) in &window.cells {
+            self.count += aggregate.count;
+            self.sog_sum.0 += aggregate.sog_sum;
+            self.sog_missing += aggregate.sog_missing;
+            self.cells.insert(*cell);
+            self.vessels.extend(aggregate.vessels.iter());
+        }
+        let first = self.span.map_or(window.start, |(first, _)| first);
+        self.span = Some((first, window.start));
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Its inputs, in order.
+    pub partitions: Vec<PartitionOutcome>,
+    /// The (report, window) pairs.
+    pub pairs: Pairs,
+    /// What was emitted.
+    pub totals: Totals,
+}
+
+/// Why a run ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// An input broke off.
+    #[error("{error}")]
+    Source {
+        /// Which and why.
+        error: SourceError,
+        /// Windows that had been emitted by then.
+        windows_emitted: u64,
+    },
+    /// The output failed.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+enum State {
+    /// Not read yet; what a look ahead found, if there was one.
+    Waiting(Option<Outlook>),
+    Open(Box<Open>),
+    Done(Box<PartitionOutcome>),
+}
+
+struct Open {
+    reader: Reader,
+    decoder: Decoder,
+    clock: PartitionClock,
+    filtered: Filtered,
+    first_time: Option<Timestamp>,
+}
+
+/// Reads every input through the engine.
+///
+/// # Errors
+///
+/// Where an input breaks off or the output fails. What the inputs gave that far must not be taken for the whole.
+pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Outcome, RunError> {
+    Run {
+        inputs,
+        plan,
+        states: Vec::with_capacity(inputs.len()),
+        engine: Engine::new(plan.window, plan.selection.clone()),
+        records: HashSet::new(),
+        totals: Totals::default(),
+        finished: Progress::default(),
+        output,
+    }
+    .to_the_end()
+}
+
+struct Run<'a> {
+    inputs: &'a [Input],
+    plan: &'a Plan,
+    states: Vec<State>,
+    engine: Engine,
+    /// Shard, sequence and sub-sequence number of every record so far: each counts once in a run.
+    records: HashSet<(String, Option<u64>)>,
+    totals: Totals,
+    /// What the partitions that are done have added to the progress.
+    finished: Progress,
+    output: &'a mut dyn Output,
+}
+
+impl Run<'_> {
+    fn to_the_end(mut self) -> Result<Outcome, RunError> {
+        for input in self.inputs {
+            let outlook = self.look_ahead(input).map_err(|error| self.broken(error))?;
+            self.states.push(State::Waiting(outlook));
+        }
+        while let Some(next) = self.furthest_behind() {
+            self.advance(next)?;
+            let bound = self.bound();
+            self.close(bound)?;
+        }
+        self.close(i64::MAX)?;
+        let partitions = self.states.into_iter().filter_map(|state| match state {
+            State::Done(outcome) => Some(*outcome),
+            State::Waiting(_) | State::Open(_) => None,
+        });
+        Ok(Outcome { partitions: partitions.collect(), pairs: self.engine.pairs(), totals: self.totals })
+    }
+
+    fn broken(&self, error: SourceError) -> RunError {
+        RunError::Source { error, windows_emitted: self.totals.windows }
+    }
+
+    /// Finds the first two accepted reports of an input, where windows close before the end and the input can be read
+    /// again.
+    fn look_ahead(&self, input: &Input) -> Result<Option<Outlook>, SourceError> {
+        if self.plan.lateness == Lateness::Unbounded || !input.can_be_read_twice() {
+            return Ok(None);
+        }
+        let mut reader = input.open(ReadOptions { digest: false, ..self.plan.read })?;
+        // Records may turn out to be duplicates of another input's, so a look at them promises nothing.
+        if reader.gives_records() {
+            return Ok(None);
+        }
+        let mut decoder = Decoder::new(self.plan.decode.clone());
+        let mut times = [None, None];
+        while times[1].is_none() {
+            let Chunk::Lines(lines) = reader.next_chunk()? else { break };
+            decoder.lines(lines, |accepted| {
+                if let Some(free) = times.iter_mut().find(|time| time.is_none()) {
+                    *free = Some(accepted.time);
+                }
+            });
+        }
+        // An input without any report holds no window back.
+        let nothing = Outlook { first: Timestamp::from_nanos(i64::MAX), bound: i64::MAX };
+        Ok(Some(Outlook::new(self.plan.lateness, times[0], times[1]).unwrap_or(nothing)))
+    }
+
+    /// The partition to read next: the one whose event time is least. One that nothing is known of comes before all.
+    fn furthest_behind(&self) -> Option<usize> {
+        let unbounded = self.plan.lateness == Lateness::Unbounded;
+        let standing = |state: &State| match state {
+            // Nothing closes before the end: one after the other, with one open at a time.
+            State::Open(_) if unbounded => Some(i64::MIN),
+            State::Waiting(_) if unbounded => Some(0),
+            State::Waiting(outlook) => Some(outlook.map_or(i64::MIN, |outlook| outlook.first.nanos())),
+            State::Open(open) => Some(open.clock.event_time().map_or(i64::MIN, Timestamp::nanos)),
+            State::Done(_) => None,
+        };
+        let standings = self.states.iter().enumerate().filter_map(|(place, state)| Some((standing(state)?, place)));
+        standings.min().map(|(_, place)| place)
+    }
+
+    /// No partition can add to a window that ends at or before this.
+    fn bound(&self) -> i64 {
+        let bounds = self.states.iter().map(|state| match state {
+            State::Waiting(outlook) => outlook.map_or(NO_WATERMARK, |outlook| outlook.bound),
+            State::Open(open) => open.clock.watermark(),
+            State::Done(_) => i64::MAX,
+        });
+        // At the end everything closes anyway, after the last partition.
+        if self.plan.lateness == Lateness::Unbounded { NO_WATERMARK } else { bounds.min().unwrap_or(i64::MAX) }
+    }
+
+    fn close(&mut self, bound: i64) -> Result<(), RunError> {
+        let Self { engine, totals, output, .. } = self;
+        engine.close(bound, |window| {
+            totals.add(&window);
+            let rows: Vec<Row> =
+                window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect();
+            output.rows(&rows)
+        })?;
+        Ok(())
+    }
+
+    /// Reads one chunk of a partition.
+    fn advance(&mut self, place: usize) -> Result<(), RunError> {
+        let input = &self.inputs[place];
+        if matches!(self.states[place], State::Waiting(_)) {
+            let mut reader = input.open(self.plan.read).map_err(|error| self.broken(error))?;
+            if self.plan.threads > 1 && !reader.gives_records() {
+                reader = reader.read_ahead();
+            }
+            self.states[place] = State::Open(Box::new(Open {
+                reader,
+                decoder: Decoder::new(self.plan.decode.clone()),
+                clock: PartitionClock::new(self.plan.lateness),
+                filtered: Filtered::default(),
+                first_time: None,
+            }));
+        }
+        let windows_emitted = self.totals.windows;
+        let State::Open(open) = &mut self.states[place] else { return Ok(()) };
+        let Open { reader, decoder, clock, filtered, first_time } = &mut **open;
+        let mut counting = Counting {
+            place,
+            input,
+            plan: self.plan,
+            engine: &mut self.engine,
+            output: &mut *self.output,
+            clock,
+            filtered,
+            first_time,
+        };
+        let chunk = reader.next_chunk().map_err(|error| RunError::Source { error, windows_emitted })?;
+        match chunk {
+            Chunk::Lines(lines) => decoder.lines(lines, |accepted| counting.count(&accepted, None)),
+            Chunk::Record(record, data) => {
+                let key = (format!("{}:{}", record.shard, record.sequence), record.sub_sequence);
+                if self.records.insert(key) {
+                    decoder.record(data, record, |accepted| counting.count(&accepted, Some(record)));
+                } else {
+                    decoder.duplicate_record();
+                }
+            }
+            Chunk::BadRecord => decoder.bad_record(),
+            Chunk::End => return Ok(self.end(place)),
+        }
+        let (tally, stored_bytes) = (decoder.tally(), reader.stored_bytes());
+        self.output.progress(&Progress {
+            stored_bytes: self.finished.stored_bytes + stored_bytes,
+            lines: self.finished.lines + tally.lines,
+            accepted: self.finished.accepted + tally.accepted,
+            late: self.engine.pairs().late,
+        });
+        Ok(())
+    }
+
+    fn end(&mut self, place: usize) {
+        let input = &self.inputs[place];
+        let State::Open(open) = std::mem::replace(&mut self.states[place], State::Waiting(None)) else { return };
+        let Open { reader, decoder, clock, filtered, first_time } = *open;
+        let tally = decoder.finish();
+        self.finished.stored_bytes += reader.stored_bytes();
+        self.finished.lines += tally.lines;
+        self.finished.accepted += tally.accepted;
+        self.states[place] = State::Done(Box::new(PartitionOutcome {
+            name: input.name(),
+            named: input.is_named(),
+            tally,
+            filtered,
+            first_time,
+            last_time: clock.latest(),
+            read: reader.outcome(),
+        }));
+    }
+}
+
+/// One partition's way into the engine.
+struct Counting<'a> {
+    place: usize,
+    input: &'a Input,
+    plan: &'a Plan,
+    engine: &'a mut Engine,
+    output: &'a mut dyn Output,
+    clock: &'a mut PartitionClock,
+    filtered: &'a mut Filtered,
+    first_time: &'a mut Option<Timestamp>,
+}
+
+impl Counting<'_> {
+    #[inline]
+    fn count(&mut self, accepted: &Accepted<'_>, record: Option<&Record>) {
+        // The watermark before this report decides, whether or not the report is counted.
+        let watermark = self.clock.watermark();
+        self.clock.observe(accepted.time);
+        if self.first_time.is_none_or(|first| accepted.time < first) {
+            *self.first_time = Some(accepted.time);
+        }
+        let cell = Cell::of(accepted.position, self.plan.precision);
+        if !self.plan.filter.passes(accepted, cell, self.filtered) {
+            return;
+        }
+        let event = Event { time: accepted.time, cell, mmsi: accepted.report.mmsi, sog: accepted.report.sog };
+        let Self { place, input, output, .. } = self;
+        self.engine.offer(watermark, &event, |window_start| {
+            output.late(*place, &|| late_report(accepted, &event, window_start, input, record));
+        });
+    }
+}
+
+#[cold]
+fn late_report(
+    accepted: &Accepted<'_>,
+    event: &Event,
+    window_start: i64,
+    input: &Input,
+    record: Option<&Record>,
+) -> LateReport {
+    LateReport {
+        cell: event.cell.to_string(),
+        window_start,
+        event_time: event.time.decimal_seconds(),
+        mmsi: event.mmsi,
+        sog: event.sog.map(|sog| Tenths(u64::from(sog))),
+        source: match record {
+            None => LateSource::Line { file: input.name(), line: accepted.line },
+            Some(record) => LateSource::Record {
+                file: Some(input.name()),
+                shard: record.shard.to_string(),
+                sequence_number: record.sequence.to_string(),
+                sub_sequence_number: record.sub_sequence,
+            },
+        },
+        nmea: accepted.raw.to_strings(),
+    }
+}

@@ -1,0 +1,151 @@
+//! Files that appear whole or not at all: written beside their place under another name, then renamed.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tempfile::NamedTempFile;
+
+use super::SinkError;
+
+/// Temporary files that exist now. An interrupt removes them, since it leaves no time for destructors.
+static TEMPORARY: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Removes every temporary file of this process, for the moment before it exits.
+pub fn remove_temporary_files() {
+    for path in TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        // Nobody is left to tell of a failure, and a later run trips over nothing.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// A file on its way to its place.
+#[derive(Debug)]
+pub struct AtomicFile {
+    /// As the user named it.
+    path: PathBuf,
+    writer: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A temporary file, and where it goes.
+    Beside { writer: BufWriter<NamedTempFile>, target: PathBuf },
+    /// A pipe or a device: there is nothing to rename.
+    Direct(BufWriter<File>),
+}
+
+const BUFFER_BYTES: usize = 256 * 1024;
+
+impl AtomicFile {
+    /// Makes the temporary file.
+    ///
+    /// # Errors
+    ///
+    /// Where that fails, as in a directory that does not exist.
+    pub fn create(path: &Path) -> Result<Self, SinkError> {
+        let fail = |error| SinkError::File { path: path.to_owned(), replaced: false, error };
+        let existing = match fs::metadata(path) {
+            Ok(metadata) => Some(metadata),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(fail(error)),
+        };
+        if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
+            return Err(fail(io::Error::other("it is a directory")));
+        }
+        if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
+            let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
+            let writer = Place::Direct(BufWriter::with_capacity(BUFFER_BYTES, file));
+            return Ok(Self { path: path.to_owned(), writer });
+        }
+        // Through a link, to what it stands for.
+        let target = match existing {
+            Some(_) => fs::canonicalize(path).map_err(fail)?,
+            None => path.to_owned(),
+        };
+        let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = target.file_name().ok_or_else(|| fail(io::Error::other("it names no file")))?.to_string_lossy();
+        let prefix = format!(".{name}.");
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(&prefix).suffix(".part");
+        #[cfg(unix)]
+        let mode = {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = existing.as_ref().map_or(0o666, |metadata| metadata.permissions().mode() & 0o7777);
+            fs::Permissions::from_mode(mode)
+        };
+        #[cfg(unix)]
+        builder.permissions(mode);
+        let file = builder.tempfile_in(directory).map_err(fail)?;
+        TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).insert(file.path().to_owned());
+        let writer = Place::Beside { writer: BufWriter::with_capacity(BUFFER_BYTES, file), target };
+        Ok(Self { path: path.to_owned(), writer })
+    }
+
+    /// The path as the user named it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An error of this file, with its name.
+    #[must_use]
+    pub fn error(&self, error: io::Error) -> SinkError {
+        SinkError::File { path: self.path.clone(), replaced: matches!(self.writer, Place::Direct(_)), error }
+    }
+
+    /// Puts the file in its place.
+    ///
+    /// # Errors
+    ///
+    /// Where the rest cannot be written or the file not be renamed.
+    pub fn commit(self) -> Result<(), SinkError> {
+        let path = self.path;
+        match self.writer {
+            Place::Direct(mut writer) => {
+                writer.flush().map_err(|error| SinkError::File { path, replaced: true, error })
+            }
+            Place::Beside { writer, target } => {
+                let fail = |error| SinkError::File { path, replaced: false, error };
+                let written = writer.into_inner().map_err(io::IntoInnerError::into_error);
+                let renamed = written.and_then(|file| {
+                    file.as_file().sync_all()?;
+                    let temporary = file.path().to_owned();
+                    file.persist(&target).map_err(|error| error.error)?;
+                    TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).remove(&temporary);
+                    Ok(())
+                });
+                renamed.map_err(fail)
+            }
+        }
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.writer {
+            Place::Beside { writer, .. } => writer.write(bytes),
+            Place::Direct(writer) => writer.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.writer {
+            Place::Beside { writer, .. } => writer.flush(),
+            Place::Direct(writer) => writer.flush(),
+        }
+    }
+}
+
+/// Writes a whole small file at once.
+///
+/// # Errors
+///
+/// Where it cannot be written.
+pub fn write_file(path: &Path, content: &[u8]) -> Result<(), SinkError> {
+    let mut file = AtomicFile::create(path)?;
+    file.write_all(content).map_err(|error| file.error(error))?;
+    file.commit()
+}

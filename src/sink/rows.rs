@@ -1,0 +1,207 @@
+//! Rows as text: CSV, JSON, NDJSON, or a table for people.
+
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+use serde::Serialize;
+
+use crate::row::{Row, Tenths};
+use crate::time::seconds_to_rfc3339;
+
+/// Names of the columns, in their order.
+pub const COLUMNS: [&str; 7] = ["cell", "window_start", "count", "vessels", "sog_sum", "sog_missing", "avg_sog"];
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Form {
+    /// Aligned columns, for people.
+    Table,
+    /// Comma-separated values with a header.
+    Csv,
+    /// One array of objects.
+    Json,
+    /// One object a line.
+    Ndjson,
+}
+
+/// Writes rows in one form.
+pub struct RowWriter<W: Write> {
+    writer: Writer<W>,
+    utc: bool,
+}
+
+enum Writer<W: Write> {
+    Csv(Box<csv::Writer<W>>),
+    Json { out: W, begun: bool },
+    Ndjson(W),
+    Table { out: W, begun: bool },
+}
+
+/// A row as JSON. Decimals are strings, so that no reader makes a float of a sum by accident.
+#[derive(Serialize)]
+struct JsonRow<'a> {
+    cell: String,
+    window_start: JsonTime,
+    count: u64,
+    vessels: Option<u64>,
+    sog_sum: &'a Tenths,
+    sog_missing: u64,
+    avg_sog: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum JsonTime {
+    Seconds(i64),
+    Text(String),
+}
+
+impl<W: Write> RowWriter<W> {
+    /// A writer. With `utc`, window starts are RFC 3339 instead of epoch seconds.
+    pub fn new(out: W, form: Form, utc: bool) -> Self {
+        let writer = match form {
+            Form::Csv => Writer::Csv(Box::new(csv::WriterBuilder::new().buffer_capacity(64 * 1024).from_writer(out))),
+            Form::Json => Writer::Json { out, begun: false },
+            Form::Ndjson => Writer::Ndjson(out),
+            Form::Table => Writer::Table { out, begun: false },
+        };
+        let mut rows = Self { writer, utc };
+        rows.write_header();
+        rows
+    }
+
+    fn write_header(&mut self) {
+        if let Writer::Csv(csv) = &mut self.writer {
+            // Into the writer's own buffer: an error of the file shows at the first flush.
+            let _ = csv.write_record(COLUMNS);
+        }
+    }
+
+    /// What it writes to.
+    pub fn get_ref(&self) -> &W {
+        match &self.writer {
+            Writer::Csv(csv) => csv.get_ref(),
+            Writer::Json { out, .. } | Writer::Ndjson(out) | Writer::Table { out, .. } => out,
+        }
+    }
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    ///
+    /// Those of the underlying writer.
+    pub fn write(&mut self, rows: &[Row]) -> io::Result<()> {
+        let utc = self.utc;
+        match &mut self.writer {
+            Writer::Csv(csv) => rows.iter().try_for_each(|row| write_csv(csv, row, utc)),
+            Writer::Ndjson(out) => rows.iter().try_for_each(|row| {
+                serde_json::to_writer(&mut *out, &json_row(row, utc))?;
+                out.write_all(b"\n")
+            }),
+            Writer::Json { out, begun } => rows.iter().try_for_each(|row| {
+                out.write_all(if *begun { b",\n" } else { b"[\n" })?;
+                *begun = true;
+                Ok(serde_json::to_writer(&mut *out, &json_row(row, utc))?)
+            }),
+            Writer::Table { out, begun } => {
+                if rows.is_empty() {
+                    return Ok(());
+                }
+                let table = table(rows, !*begun);
+                *begun = true;
+                table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+            }
+        }
+    }
+
+    /// Hands on what is buffered.
+    ///
+    /// # Errors
+    ///
+    /// Those of the underlying writer.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match &mut self.writer {
+            Writer::Csv(csv) => csv.flush(),
+            Writer::Json { out, .. } | Writer::Ndjson(out) | Writer::Table { out, .. } => out.flush(),
+        }
+    }
+
+    /// Ends the text and returns what it was written to.
+    ///
+    /// # Errors
+    ///
+    /// Those of the underlying writer.
+    pub fn finish(self) -> io::Result<W> {
+        match self.writer {
+            Writer::Csv(csv) => csv.into_inner().map_err(csv::IntoInnerError::into_error),
+            Writer::Json { mut out, begun } => {
+                out.write_all(if begun { b"\n]\n" } else { b"[]\n" })?;
+                Ok(out)
+            }
+            Writer::Ndjson(out) | Writer::Table { out, .. } => Ok(out),
+        }
+    }
+}
+
+fn time_text(seconds: i64, utc: bool) -> String {
+    if utc { seconds_to_rfc3339(seconds) } else { seconds.to_string() }
+}
+
+fn average(row: &Row) -> String {
+    row.average().map(|average| average.to_string()).unwrap_or_default()
+}
+
+fn write_csv<W: Write>(csv: &mut csv::Writer<W>, row: &Row, utc: bool) -> io::Result<()> {
+    let fields = columns(row, utc);
+    csv.write_record(&fields).map_err(io::Error::from)
+}
+
+fn columns(row: &Row, utc: bool) -> [String; 7] {
+    [
+        row.cell.to_string(),
+        time_text(row.window_start, utc),
+        row.count.to_string(),
+        row.vessels.map(|vessels| vessels.to_string()).unwrap_or_default(),
+        row.sog_sum.to_string(),
+        row.sog_missing.to_string(),
+        average(row),
+    ]
+}
+
+fn json_row(row: &Row, utc: bool) -> JsonRow<'_> {
+    JsonRow {
+        cell: row.cell.to_string(),
+        window_start: if utc {
+            JsonTime::Text(seconds_to_rfc3339(row.window_start))
+        } else {
+            JsonTime::Seconds(row.window_start)
+        },
+        count: row.count,
+        vessels: row.vessels,
+        sog_sum: &row.sog_sum,
+        sog_missing: row.sog_missing,
+        avg_sog: row.average().map(|average| average.to_string()),
+    }
+}
+
+/// Widths of the columns: the same in every batch of rows, since rows come before the last one is known.
+const WIDTHS: [u16; 7] = [12, 20, 9, 7, 11, 11, 7];
+
+fn table(rows: &[Row], with_header: bool) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if with_header {
+        table.set_header(COLUMNS);
+    }
+    // A table is for people, who read dates.
+    table.add_rows(rows.iter().map(|row| columns(row, true)));
+    for (place, width) in WIDTHS.into_iter().enumerate() {
+        if let Some(column) = table.column_mut(place) {
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+            if place >= 2 {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+    }
+    table
+}

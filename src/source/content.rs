@@ -1,0 +1,324 @@
+//! What an input holds, found by its content and never by its name: compression is undone, a byte order mark skipped,
+//! UTF-16 refused.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::GzDecoder;
+use sha2::{Digest, Sha256};
+
+use super::SourceError;
+
+/// How much of the beginning is looked at.
+const BEGINNING_BYTES: usize = 64 * 1024;
+
+/// How much stored data is read at once.
+const STORED_BUFFER_BYTES: usize = 128 * 1024;
+
+/// The decompressed content of an input, from its beginning.
+pub struct Content {
+    name: String,
+    data: Data,
+    /// What was looked at, until it is read.
+    beginning: Vec<u8>,
+    given: usize,
+    bytes: u64,
+    hasher: Option<Sha256>,
+}
+
+type Stored = BufReader<Box<dyn Read + Send>>;
+
+enum Data {
+    Plain(Stored),
+    Gzip(Box<GzipMembers>),
+    Zstd(zstd::stream::read::Decoder<'static, Stored>),
+    Bzip2(bzip2::bufread::MultiBzDecoder<Stored>),
+    Xz(liblzma::bufread::XzDecoder<Stored>),
+}
+
+impl Data {
+    fn format(&self) -> Option<&'static str> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Gzip(_) => Some("gzip"),
+            Self::Zstd(_) => Some("zstd"),
+            Self::Bzip2(_) => Some("bzip2"),
+            Self::Xz(_) => Some("xz"),
+        }
+    }
+
+    fn open(mut stored: Stored) -> io::Result<Self> {
+        Ok(match stored.fill_buf()? {
+            [0x1f, 0x8b, ..] => Self::Gzip(Box::new(GzipMembers::new(stored))),
+            // A frame, or a skippable frame before it (RFC 8878, section 3.1).
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+                Self::Zstd(zstd::stream::read::Decoder::with_buffer(stored)?)
+            }
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Bzip2(bzip2::bufread::MultiBzDecoder::new(stored)),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz(liblzma::bufread::XzDecoder::new_multi_decoder(stored)),
+            _ => Self::Plain(stored),
+        })
+    }
+}
+
+impl Read for Data {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(data) => data.read(buffer),
+            Self::Gzip(data) => data.read(buffer),
+            Self::Zstd(data) => data.read(buffer),
+            Self::Bzip2(data) => data.read(buffer),
+            Self::Xz(data) => data.read(buffer),
+        }
+    }
+}
+
+impl Content {
+    /// Opens stored data.
+    ///
+    /// # Errors
+    ///
+    /// Where its beginning cannot be read, or is UTF-16.
+    pub fn open(name: String, stored: impl Read + Send + 'static, digest: bool) -> Result<Self, SourceError> {
+        let stored: Box<dyn Read + Send> = Box::new(stored);
+        let opened = Data::open(BufReader::with_capacity(STORED_BUFFER_BYTES, stored));
+        let data = opened.map_err(|error| SourceError::Read { name: name.clone(), bytes: 0, error })?;
+        let mut content =
+            Self { name, data, beginning: Vec::new(), given: 0, bytes: 0, hasher: digest.then(Sha256::new) };
+        content.look_at_beginning()?;
+        Ok(content)
+    }
+
+    fn look_at_beginning(&mut self) -> Result<(), SourceError> {
+        // A stream that has little to say for now is not waited for, once its first bytes are there.
+        let mut beginning = vec![0; BEGINNING_BYTES];
+        let mut length = 0;
+        while length < 4 {
+            match self.read_data(&mut beginning[length..])? {
+                0 => break,
+                bytes => length += bytes,
+            }
+        }
+        beginning.truncate(length);
+        match beginning.as_slice() {
+            [0xef, 0xbb, 0xbf, ..] => self.given = 3,
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 0x20..0x7f, 0, 0x20..0x7f, ..] | [0x20..0x7f, 0, 0x20..0x7f, 0, ..] => {
+                return Err(SourceError::Utf16 { name: self.name.clone() });
+            }
+            _ => {}
+        }
+        self.beginning = beginning;
+        Ok(())
+    }
+
+    /// What the input is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The first bytes, as far as they were looked at.
+    #[must_use]
+    pub fn beginning(&self) -> &[u8] {
+        &self.beginning[self.given..]
+    }
+
+    /// Reads on; 0 is the end.
+    ///
+    /// # Errors
+    ///
+    /// Where the data cannot be read, or its compression breaks.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, SourceError> {
+        if self.given < self.beginning.len() {
+            let bytes = buffer.len().min(self.beginning.len() - self.given);
+            buffer[..bytes].copy_from_slice(&self.beginning[self.given..self.given + bytes]);
+            self.given += bytes;
+            return Ok(bytes);
+        }
+        self.read_data(buffer)
+    }
+
+    fn read_data(&mut self, buffer: &mut [u8]) -> Result<usize, SourceError> {
+        let bytes = loop {
+            match self.data.read(buffer) {
+                Ok(bytes) => break bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failure(error)),
+            }
+        };
+        self.bytes += bytes as u64;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&buffer[..bytes]);
+        }
+        Ok(bytes)
+    }
+
+    fn failure(&self, error: io::Error) -> SourceError {
+        let (name, bytes) = (self.name.clone(), self.bytes);
+        // What the system says of a file has a number; what a decompressor says has none.
+        match self.data.format() {
+            Some(format) if error.raw_os_error().is_none() => SourceError::Broken { name, format, bytes, error },
+            _ => SourceError::Read { name, bytes, error },
+        }
+    }
+
+    /// Bytes of content so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// SHA-256 of the content so far, in hexadecimal, if it was asked for.
+    #[must_use]
+    pub fn digest(&self) -> Option<String> {
+        self.hasher.as_ref().map(|hasher| hexadecimal(&hasher.clone().finalize()))
+    }
+
+    /// Something odd that cost no data.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        match &self.data {
+            Data::Gzip(members) if members.trailing_garbage => Some(format!(
+                "{} has bytes behind its gzip data that are no gzip: they were left out, as gzip itself does",
+                self.name
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes in hexadecimal.
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Unpacks a record's data if it is gzip, as producers write it to a stream.
+///
+/// # Errors
+///
+/// Where it is gzip and damaged.
+pub fn unpack_record(data: Vec<u8>) -> io::Result<Vec<u8>> {
+    if !data.starts_with(&[0x1f, 0x8b]) {
+        return Ok(data);
+    }
+    let stored: Box<dyn Read + Send> = Box::new(io::Cursor::new(data));
+    let mut text = Vec::new();
+    GzipMembers::new(BufReader::new(stored)).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// All members of a gzip file, one after the other, and whatever is behind them left out.
+struct GzipMembers {
+    /// `None` once the last member has ended.
+    member: Option<GzDecoder<Stored>>,
+    trailing_garbage: bool,
+}
+
+impl GzipMembers {
+    fn new(stored: Stored) -> Self {
+        Self { member: Some(GzDecoder::new(stored)), trailing_garbage: false }
+    }
+}
+
+impl Read for GzipMembers {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let bytes = member.read(buffer)?;
+            if bytes > 0 || buffer.is_empty() {
+                return Ok(bytes);
+            }
+            let Some(member) = self.member.take() else { break };
+            let mut stored = member.into_inner();
+            match stored.fill_buf()? {
+                [] => {}
+                // One byte in the buffer may be the first half of a member's mark.
+                [0x1f] | [0x1f, 0x8b, ..] => self.member = Some(GzDecoder::new(stored)),
+                _ => self.trailing_garbage = true,
+            }
+        }
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn read_all(stored: Vec<u8>) -> Result<(Vec<u8>, Option<String>), SourceError> {
+        let mut content = Content::open("x".to_owned(), io::Cursor::new(stored), true)?;
+        let (mut text, mut buffer) = (Vec::new(), [0; 7]);
+        loop {
+            match content.read(&mut buffer)? {
+                0 => return Ok((text, content.warning())),
+                bytes => text.extend_from_slice(&buffer[..bytes]),
+            }
+        }
+    }
+
+    #[test]
+    fn every_compression_is_found_and_undone() {
+        let text = b"one\ntwo\n".repeat(5_000);
+        let bzip2 = {
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+            encoder.write_all(&text).unwrap();
+            encoder.finish().unwrap()
+        };
+        let xz = {
+            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+            encoder.write_all(&text).unwrap();
+            encoder.finish().unwrap()
+        };
+        let zstd = zstd::encode_all(&text[..], 1).unwrap();
+        for (name, stored) in [("gzip", gzip(&text)), ("bzip2", bzip2), ("xz", xz), ("zstd", zstd)] {
+            let twice = [stored.clone(), stored.clone()].concat();
+            assert_eq!(read_all(twice).unwrap().0, [text.clone(), text.clone()].concat(), "{name}");
+            for cut in [1, 9, stored.len() / 2] {
+                let broken = stored[..stored.len() - cut].to_vec();
+                assert!(matches!(read_all(broken), Err(SourceError::Broken { format, .. }) if format == name), "{name}");
+            }
+        }
+        assert_eq!(read_all(text.clone()).unwrap().0, text);
+    }
+
+    #[test]
+    fn skippable_zstd_frames_are_skipped() {
+        let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"xyz"].concat();
+        let frame = zstd::encode_all(&b"line\n"[..], 1).unwrap();
+        let stored = [skippable.clone(), frame.clone(), skippable, frame].concat();
+        assert_eq!(read_all(stored).unwrap().0, b"line\nline\n");
+    }
+
+    #[test]
+    fn bytes_behind_gzip_are_left_out_and_told() {
+        let stored = [gzip(b"line\n"), vec![0; 512], b"rubbish".to_vec()].concat();
+        let (text, warning) = read_all(stored).unwrap();
+        assert_eq!(text, b"line\n");
+        assert!(warning.is_some());
+        assert_eq!(read_all(gzip(b"line\n")).unwrap().1, None);
+    }
+
+    #[test]
+    fn marks_at_the_beginning() {
+        assert_eq!(read_all(b"\xef\xbb\xbfline\n".to_vec()).unwrap().0, b"line\n");
+        for text in [&b"\xff\xfe!\0A\0"[..], b"\xfe\xff\0!\0A", b"\0!\0A", b"!\0A\0"] {
+            assert!(matches!(read_all(text.to_vec()), Err(SourceError::Utf16 { .. })));
+        }
+        assert_eq!(read_all(Vec::new()).unwrap().0, b"");
+        assert_eq!(read_all(b"x".to_vec()).unwrap().0, b"x");
+    }
+
+    #[test]
+    fn a_record_may_be_gzip() {
+        assert_eq!(unpack_record(gzip(b"line")).unwrap(), b"line");
+        assert_eq!(unpack_record(b"line".to_vec()).unwrap(), b"line");
+        assert!(unpack_record(gzip(b"line")[..12].to_vec()).is_err());
+    }
+}

@@ -1,0 +1,248 @@
+//! Lambda events of a Kinesis stream, as an event source mapping delivers them: `{"Records":[{"kinesis":{…}}]}`.
+//!
+//! Records may be gzip, and may be aggregated by the Kinesis Producer Library. One file may hold several events.
+//! Shape: AWS Lambda Developer Guide, "Using AWS Lambda with Amazon Kinesis".
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::content::{self, Content};
+use super::{Chunk, SourceError};
+use crate::decode::Record;
+use crate::decode::line_time::LineTime;
+use crate::time::Timestamp;
+
+/// Whether a content begins like an event.
+#[must_use]
+pub fn is_event(beginning: &[u8]) -> bool {
+    let text = beginning.trim_ascii_start();
+    text.starts_with(b"{") && memchr::memmem::find(text, b"\"Records\"").is_some()
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "Records")]
+    records: Vec<EventRecord>,
+}
+
+#[derive(Deserialize)]
+struct EventRecord {
+    kinesis: KinesisRecord,
+    #[serde(rename = "eventID", default)]
+    event_id: String,
+    #[serde(rename = "eventSourceARN", default)]
+    event_source_arn: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KinesisRecord {
+    sequence_number: String,
+    data: String,
+    /// Kept as written, so that no float comes between.
+    approximate_arrival_timestamp: Option<Box<RawValue>>,
+}
+
+/// The records of a content, one after the other.
+pub struct EventRecords {
+    content: Content,
+    records: VecDeque<Unpacked>,
+    current: Option<(Record, Vec<u8>)>,
+}
+
+enum Unpacked {
+    Good(Record, Vec<u8>),
+    Bad,
+}
+
+impl EventRecords {
+    /// Reads all events of a content.
+    ///
+    /// # Errors
+    ///
+    /// Where the content cannot be read, or is not what it began like.
+    pub fn read(mut content: Content) -> Result<Self, SourceError> {
+        let (mut text, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+        loop {
+            match content.read(&mut buffer)? {
+                0 => break,
+                bytes => text.extend_from_slice(&buffer[..bytes]),
+            }
+        }
+        let mut records = VecDeque::new();
+        for event in serde_json::Deserializer::from_slice(&text).into_iter::<Event>() {
+            let event = event
+                .map_err(|error| SourceError::Event { name: content.name().to_owned(), error: error.to_string() })?;
+            for record in event.records {
+                unpack(record, &mut records);
+            }
+        }
+        Ok(Self { content, records, current: None })
+    }
+
+    /// The content.
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The next record.
+    pub fn next_chunk(&mut self) -> Chunk<'_> {
+        match self.records.pop_front() {
+            None => Chunk::End,
+            Some(Unpacked::Bad) => Chunk::BadRecord,
+            Some(Unpacked::Good(record, data)) => {
+                let (record, data) = self.current.insert((record, data));
+                Chunk::Record(record, data)
+            }
+        }
+    }
+}
+
+fn unpack(event: EventRecord, records: &mut VecDeque<Unpacked>) {
+    let shard = event.event_id.split_once(':').map_or("", |(shard, _)| shard);
+    // Two streams may have shards of the same name.
+    let shard: Arc<str> = match event.event_source_arn.as_str() {
+        "" => shard.into(),
+        stream => format!("{stream}/{shard}").into(),
+    };
+    let record = Record {
+        arrival: event.kinesis.approximate_arrival_timestamp.and_then(|time| arrival(time.get())),
+        shard,
+        sequence: event.kinesis.sequence_number.into(),
+        sub_sequence: None,
+    };
+    let Ok(data) = base64::engine::general_purpose::STANDARD.decode(event.kinesis.data) else {
+        return records.push_back(Unpacked::Bad);
+    };
+    let Some(user_records) = deaggregate(&data) else {
+        return records.push_back(unpack_one(record, data));
+    };
+    for (place, data) in user_records.into_iter().enumerate() {
+        let sub_sequence = Some(place as u64);
+        records.push_back(unpack_one(Record { sub_sequence, ..record.clone() }, data));
+    }
+}
+
+fn unpack_one(record: Record, data: Vec<u8>) -> Unpacked {
+    content::unpack_record(data).map_or(Unpacked::Bad, |data| Unpacked::Good(record, data))
+}
+
+/// An arrival time as an event writes it: seconds with decimals, or a text.
+fn arrival(json: &str) -> Option<Timestamp> {
+    let text = json.trim_matches('"').as_bytes();
+    Timestamp::from_unix_text(text).or_else(|| LineTime::find(text, None).instant())
+}
+
+/// First bytes of an aggregated record, before its protobuf message.
+const AGGREGATE_MARK: [u8; 4] = [0xf3, 0x89, 0x9a, 0xc2];
+
+/// Bytes of the MD5 digest at the end of an aggregated record.
+const DIGEST_BYTES: usize = 16;
+
+/// `AggregatedRecord` of the Kinesis Producer Library's aggregation format, as far as it is used.
+#[derive(prost::Message)]
+struct AggregatedRecord {
+    #[prost(message, repeated, tag = "3")]
+    records: Vec<UserRecord>,
+}
+
+#[derive(prost::Message)]
+struct UserRecord {
+    #[prost(bytes = "vec", tag = "3")]
+    data: Vec<u8>,
+}
+
+/// The user records of a record aggregated by the Kinesis Producer Library; `None` where it is a plain one, as it also is
+/// when its digest is wrong.
+fn deaggregate(data: &[u8]) -> Option<Vec<Vec<u8>>> {
+    use md5::Digest;
+    use prost::Message;
+
+    let rest = data.strip_prefix(&AGGREGATE_MARK)?;
+    let (message, digest) = rest.split_at_checked(rest.len().checked_sub(DIGEST_BYTES)?)?;
+    if md5::Md5::digest(message).as_slice() != digest {
+        return None;
+    }
+    let aggregated = AggregatedRecord::decode(message).ok()?;
+    Some(aggregated.records.into_iter().map(|record| record.data).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use md5::Digest;
+    use prost::Message;
+
+    use super::*;
+
+    fn records(json: &str) -> Result<Vec<String>, SourceError> {
+        let content = Content::open("x".to_owned(), std::io::Cursor::new(json.to_owned()), false)?;
+        let mut events = EventRecords::read(content)?;
+        let mut found = Vec::new();
+        loop {
+            match events.next_chunk() {
+                Chunk::Record(record, data) => found.push(format!(
+                    "{} {:?} {:?} {}",
+                    record.sequence,
+                    record.sub_sequence,
+                    record.arrival.map(Timestamp::decimal_seconds),
+                    String::from_utf8_lossy(data)
+                )),
+                Chunk::BadRecord => found.push("bad".to_owned()),
+                Chunk::End => return Ok(found),
+                Chunk::Lines(_) => panic!("lines"),
+            }
+        }
+    }
+
+    fn event(data: &str) -> String {
+        format!(
+            r#"{{"window":{{"start":"x"}},"state":{{}},"isFinalInvokeForWindow":false,"Records":[{{"kinesis":{{"sequenceNumber":"7",
+            "data":"{data}","approximateArrivalTimestamp":1700000045.25}},"eventID":"shardId-000000000006:7"}}]}}"#
+        )
+    }
+
+    fn base64(data: &[u8]) -> String {
+        base64::engine::general_purpose::STANDARD.encode(data)
+    }
+
+    #[test]
+    fn plain_gzip_and_broken_records() {
+        assert!(is_event(event("").as_bytes()));
+        assert_eq!(records(&event(&base64(b"line"))).unwrap(), ["7 None Some(\"1700000045.25\") line"]);
+        assert_eq!(records(&event("%%%")).unwrap(), ["bad"]);
+        assert_eq!(records(&event(&base64(&[0x1f, 0x8b, 8]))).unwrap(), ["bad"]);
+        assert_eq!(records("{\"Records\":[]}\n").unwrap(), [""; 0]);
+        let two = format!("{}\n{}", event(&base64(b"a")), event(&base64(b"b")));
+        assert_eq!(records(&two).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn aggregated_records_come_apart_unless_their_digest_is_wrong() {
+        let aggregated = AggregatedRecord {
+            records: vec![UserRecord { data: b"one".to_vec() }, UserRecord { data: b"two".to_vec() }],
+        };
+        let message = aggregated.encode_to_vec();
+        let mut data = [&AGGREGATE_MARK[..], &message, md5::Md5::digest(&message).as_slice()].concat();
+        let found = records(&event(&base64(&data))).unwrap();
+        assert_eq!(found.len(), 2);
+        assert!(found[1].starts_with("7 Some(1)") && found[1].ends_with("two"));
+        *data.last_mut().unwrap() ^= 1;
+        assert_eq!(records(&event(&base64(&data))).unwrap().len(), 1);
+        assert_eq!(deaggregate(&AGGREGATE_MARK), None);
+    }
+
+    #[test]
+    fn what_only_looks_like_an_event_is_an_error() {
+        for json in [r#"{"Records":[{"s3":{}}]}"#, r#"{"Records":[{"#, r#"{"Records":3}"#] {
+            assert!(is_event(json.as_bytes()));
+            assert!(matches!(records(json), Err(SourceError::Event { .. })), "{json}");
+        }
+        assert!(!is_event(b"!AIVDM,1"));
+        assert!(!is_event(br#"{"other":1}"#));
+    }
+}

@@ -1,0 +1,131 @@
+//! Chunks of whole lines, in bounded memory.
+
+use super::content::Content;
+use super::{Chunk, SourceError};
+use crate::decode::scan::MAX_LINE_BYTES;
+
+/// Cuts a content into chunks that end where a line ends. A line that is longer than any that is read keeps its beginning,
+/// so that it is told as too long, and loses the rest.
+pub struct LineChunks {
+    content: Content,
+    chunk_bytes: usize,
+    /// The chunk given last, then the beginning of the line that it cut.
+    buffer: Vec<u8>,
+    given: usize,
+    /// Whether the buffer ends in the kept beginning of a line that is too long.
+    in_endless_line: bool,
+    at_end: bool,
+}
+
+impl LineChunks {
+    /// Chunks of about `chunk_bytes`.
+    #[must_use]
+    pub fn new(content: Content, chunk_bytes: usize) -> Self {
+        let chunk_bytes = chunk_bytes.max(1);
+        Self { content, chunk_bytes, buffer: Vec::new(), given: 0, in_endless_line: false, at_end: false }
+    }
+
+    /// The content.
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The next chunk: at least one whole line, the last of the input perhaps without its end.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Content::read`].
+    pub fn next_chunk(&mut self) -> Result<Chunk<'_>, SourceError> {
+        self.buffer.drain(..self.given);
+        loop {
+            self.given = match self.last_line_end() {
+                Some(end) => end,
+                None if self.at_end => self.buffer.len(),
+                None => {
+                    self.read_more()?;
+                    continue;
+                }
+            };
+            return Ok(if self.given == 0 { Chunk::End } else { Chunk::Lines(&self.buffer[..self.given]) });
+        }
+    }
+
+    /// Just behind the last line end in the buffer. A CR in its last place does not count before the end of the input,
+    /// since an LF may follow.
+    fn last_line_end(&self) -> Option<usize> {
+        let certain = match self.buffer.as_slice() {
+            [before @ .., b'\r'] if !self.at_end => before,
+            all => all,
+        };
+        memchr::memrchr2(b'\n', b'\r', certain).map(|place| place + 1)
+    }
+
+    /// Appends what the content gives to a buffer without any certain line end.
+    fn read_more(&mut self) -> Result<(), SourceError> {
+        if self.buffer.len() > MAX_LINE_BYTES && self.buffer.last() != Some(&b'\r') {
+            self.buffer.truncate(MAX_LINE_BYTES + 1);
+            self.in_endless_line = true;
+        }
+        let start = self.buffer.len();
+        self.buffer.resize(start + self.chunk_bytes, 0);
+        let bytes = self.content.read(&mut self.buffer[start..])?;
+        self.buffer.truncate(start + bytes);
+        self.at_end = bytes == 0;
+        if self.in_endless_line {
+            let line_end = memchr::memchr2(b'\n', b'\r', &self.buffer[start..]);
+            self.buffer.drain(start..start + line_end.unwrap_or(bytes));
+            self.in_endless_line = line_end.is_none();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn chunks(text: &[u8], chunk_bytes: usize) -> Vec<Vec<u8>> {
+        let content = Content::open("x".to_owned(), Cursor::new(text.to_vec()), false).unwrap();
+        let mut lines = LineChunks::new(content, chunk_bytes);
+        let mut chunks = Vec::new();
+        loop {
+            match lines.next_chunk().unwrap() {
+                Chunk::Lines(chunk) => chunks.push(chunk.to_vec()),
+                Chunk::End => return chunks,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_end_where_lines_end_and_lose_nothing() {
+        for text in [&b""[..], b"\n", b"a", b"a\nbb\nccc\n", b"a\r\nbb\r\n\r\nccc", b"a\rbb\r\rccc\r", b"\r\n\r\n", b"a\r"] {
+            for chunk_bytes in 1..12 {
+                let chunks = chunks(text, chunk_bytes);
+                assert_eq!(chunks.concat(), text, "by {chunk_bytes}");
+                for pair in chunks.windows(2) {
+                    let ends_line = pair[0].ends_with(b"\n") || (pair[0].ends_with(b"\r") && !pair[1].starts_with(b"\n"));
+                    assert!(ends_line, "{chunks:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_endless_line_stays_bounded_and_its_neighbours_whole() {
+        for end in ["\n", "\r\n", "\r"] {
+            let text = format!("first{end}{}{end}last{end}", "x".repeat(5 * MAX_LINE_BYTES));
+            for chunk_bytes in [1_000, 65_536, 65_537, 65_538, 1 << 20] {
+                let chunks = chunks(text.as_bytes(), chunk_bytes);
+                assert!(chunks.iter().all(|chunk| chunk.len() <= text.len().min(chunk_bytes + MAX_LINE_BYTES + 8)));
+                let all = chunks.concat();
+                let lines: Vec<&[u8]> = all.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()).collect();
+                assert_eq!((lines.len(), lines[0], lines[2]), (3, &b"first"[..], &b"last"[..]));
+                assert!(lines[1].len() > MAX_LINE_BYTES);
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Where raw sentences come from: a closed set of inputs, each of which is one partition.
+//!
+//! A source gives chunks of whole lines, or records; it never looks into a sentence and knows nothing of cells. A further
+//! source is one variant of [`Input`] and one file beside this one.
+
+pub mod ahead;
+pub mod content;
+pub mod event;
+pub mod file;
+pub mod lines;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::decode::Record;
+use ahead::ReadAhead;
+use content::Content;
+use event::EventRecords;
+use file::FileInput;
+use lines::LineChunks;
+
+/// An input that cannot be read to its end. What it gave before must not be taken for the whole.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// It cannot be opened.
+    #[error("cannot open {name}: {error}")]
+    Open {
+        /// The input.
+        name: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// Reading failed.
+    #[error("cannot read {name} beyond {bytes} bytes: {error}")]
+    Read {
+        /// The input.
+        name: String,
+        /// Bytes of text that came before.
+        bytes: u64,
+        /// Why.
+        error: io::Error,
+    },
+    /// Compressed data ends or breaks in the middle.
+    #[error("{name} breaks off: its {format} data is damaged or cut short after {bytes} bytes of text ({error})")]
+    Broken {
+        /// The input.
+        name: String,
+        /// gzip, zstd, bzip2 or xz.
+        format: &'static str,
+        /// Bytes of text that came before.
+        bytes: u64,
+        /// What the decompressor says.
+        error: io::Error,
+    },
+    /// Two bytes a character.
+    #[error("{name} is UTF-16 text, which no AIS receiver writes: convert it first, for example with iconv -f UTF-16 -t UTF-8")]
+    Utf16 {
+        /// The input.
+        name: String,
+    },
+    /// JSON that begins like a Lambda event and is none.
+    #[error("{name} looks like a Lambda event but is none: {error}")]
+    Event {
+        /// The input.
+        name: String,
+        /// Where and why.
+        error: String,
+    },
+    /// A directory with nothing in it.
+    #[error("{} is a directory without any file in it", path.display())]
+    EmptyDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// One input, which is one partition: it has an event time and a watermark of its own.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A file.
+    File(FileInput),
+    /// Standard input.
+    Stdin,
+}
+
+impl Input {
+    /// What people call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(file) => file.path.display().to_string(),
+            Self::Stdin => "standard input".to_owned(),
+        }
+    }
+
+    /// Its size as stored, in bytes, where that is known.
+    #[must_use]
+    pub fn stored_bytes(&self) -> Option<u64> {
+        match self {
+            Self::File(file) => file.bytes,
+            Self::Stdin => None,
+        }
+    }
+
+    /// Whether it can be read twice, so that a look ahead is possible.
+    #[must_use]
+    pub fn can_be_read_twice(&self) -> bool {
+        self.stored_bytes().is_some()
+    }
+
+    /// Whether the command line names it, rather than a directory that it lies in.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        match self {
+            Self::File(file) => file.named,
+            Self::Stdin => true,
+        }
+    }
+
+    /// Opens it and finds out what it holds.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be opened, or its beginning tells that it can never be read.
+    pub fn open(&self, options: ReadOptions) -> Result<Reader, SourceError> {
+        let stored: Box<dyn io::Read + Send> = match self {
+            Self::File(file) => Box::new(file.open()?),
+            Self::Stdin => Box::new(io::stdin()),
+        };
+        Reader::new(self.name(), stored, options)
+    }
+}
+
+/// How inputs are read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// How many bytes are asked for at once. No result depends on it.
+    pub chunk_bytes: usize,
+    /// Whether to make a digest of the content.
+    pub digest: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { chunk_bytes: 256 * 1024, digest: false }
+    }
+}
+
+/// What an input gives next.
+#[derive(Debug)]
+pub enum Chunk<'a> {
+    /// Whole lines.
+    Lines(&'a [u8]),
+    /// One record.
+    Record(&'a Record, &'a [u8]),
+    /// A record whose data cannot be unpacked.
+    BadRecord,
+    /// The end.
+    End,
+}
+
+/// An open input.
+pub struct Reader {
+    name: String,
+    form: Form,
+    stored_bytes: Arc<AtomicU64>,
+}
+
+enum Form {
+    Lines(Box<LineChunks>),
+    Event(Box<EventRecords>),
+    Ahead(Box<ReadAhead>),
+}
+
+impl Reader {
+    /// Reads `stored`, whatever it is compressed with.
+    ///
+    /// # Errors
+    ///
+    /// Where its beginning cannot be read, or tells that it can never be.
+    pub fn new(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
+        let stored_bytes = Arc::new(AtomicU64::new(0));
+        let counted = CountedRead { inner: stored, bytes: Arc::clone(&stored_bytes) };
+        let content = Content::open(name.clone(), counted, options.digest)?;
+        let form = if event::is_event(content.beginning()) {
+            Form::Event(Box::new(EventRecords::read(content)?))
+        } else {
+            Form::Lines(Box::new(LineChunks::new(content, options.chunk_bytes)))
+        };
+        Ok(Self { name, form, stored_bytes })
+    }
+
+    /// The same reader, driven by a thread of its own.
+    #[must_use]
+    pub fn read_ahead(self) -> Self {
+        let (name, stored_bytes) = (self.name.clone(), Arc::clone(&self.stored_bytes));
+        Self { name, form: Form::Ahead(Box::new(ReadAhead::start(self))), stored_bytes }
+    }
+
+    /// Whether it gives records rather than lines.
+    #[must_use]
+    pub fn gives_records(&self) -> bool {
+        matches!(self.form, Form::Event(_))
+    }
+
+    /// The next chunk. After [`Chunk::End`] it must not be called again.
+    ///
+    /// # Errors
+    ///
+    /// Where the input breaks off.
+    pub fn next_chunk(&mut self) -> Result<Chunk<'_>, SourceError> {
+        match &mut self.form {
+            Form::Lines(lines) => lines.next_chunk(),
+            Form::Event(records) => Ok(records.next_chunk()),
+            Form::Ahead(ahead) => ahead.next_chunk(),
+        }
+    }
+
+    /// What the input is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes read so far, as stored.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What is known once the input has been read to its end.
+    #[must_use]
+    pub fn outcome(&self) -> ReadOutcome {
+        let content = match &self.form {
+            Form::Lines(lines) => lines.content(),
+            Form::Event(records) => records.content(),
+            Form::Ahead(ahead) => return ahead.outcome(),
+        };
+        ReadOutcome { bytes: content.bytes(), digest: content.digest(), warning: content.warning() }
+    }
+}
+
+/// What is known of an input that was read to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadOutcome {
+    /// Bytes of its decompressed content.
+    pub bytes: u64,
+    /// SHA-256 of that, in hexadecimal, if it was asked for.
+    pub digest: Option<String>,
+    /// Something odd about it that cost no data.
+    pub warning: Option<String>,
+}
+
+/// Counts what passes through, for the progress bar.
+struct CountedRead {
+    inner: Box<dyn io::Read + Send>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl io::Read for CountedRead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.inner.read(buffer)?;
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}

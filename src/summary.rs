@@ -1,0 +1,276 @@
+//! What a run did, for people on one screen and for programs as JSON.
+
+use std::fmt::{self, Write as _};
+
+use indicatif::{BinaryBytes, HumanCount};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::decode::event_time::{Clock, EventTimeMode};
+use crate::decode::tally::{Count, Ignore, Note, Reject, Tally};
+use crate::engine::clock::Lateness;
+use crate::run::{Outcome, PartitionOutcome, Plan};
+use crate::time::{Timestamp, seconds_to_rfc3339};
+
+/// A flag whose value came from the environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FromEnvironment {
+    /// The flag.
+    pub flag: String,
+    /// The variable.
+    pub variable: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// Everything that is told at the end of a run.
+pub struct Summary<'a> {
+    /// What was done.
+    pub plan: &'a Plan,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+    /// Where the rows went.
+    pub targets: Vec<String>,
+    /// Where the late ones went.
+    pub late_file: Option<String>,
+    /// Whether nothing was written, as asked.
+    pub dry_run: bool,
+    /// Id of the run, if it has one.
+    pub run: Option<String>,
+    /// What came from the environment.
+    pub from_environment: Vec<FromEnvironment>,
+    /// What is odd.
+    pub warnings: Vec<String>,
+}
+
+/// A kind of fate over all inputs, with its first example.
+struct Kind {
+    name: &'static str,
+    meaning: &'static str,
+    number: u64,
+    example: Option<(String, u64)>,
+}
+
+impl Summary<'_> {
+    fn inputs(&self) -> &[PartitionOutcome] {
+        &self.outcome.partitions
+    }
+
+    fn sum(&self, number: impl Fn(&Tally) -> u64) -> u64 {
+        self.inputs().iter().map(|input| number(&input.tally)).sum()
+    }
+
+    fn kind(&self, name: &'static str, meaning: &'static str, count: impl Fn(&Tally) -> Count) -> Kind {
+        let counts = || self.inputs().iter().map(|input| (input, count(&input.tally))).filter(|(_, count)| count.number > 0);
+        let example = counts().next().map(|(input, count)| (input.name.clone(), count.first));
+        Kind { name, meaning, number: counts().map(|(_, count)| count.number).sum(), example }
+    }
+
+    fn rejected(&self) -> Vec<Kind> {
+        Reject::ALL.iter().map(|kind| self.kind(kind.name(), kind.meaning(), |tally| tally.rejected(*kind))).collect()
+    }
+
+    fn ignored(&self) -> Vec<Kind> {
+        Ignore::ALL.iter().map(|kind| self.kind(kind.name(), kind.meaning(), |tally| tally.ignored(*kind))).collect()
+    }
+
+    fn notes(&self) -> Vec<Kind> {
+        Note::ALL.iter().map(|kind| self.kind(kind.name(), kind.meaning(), |tally| tally.noted(*kind))).collect()
+    }
+
+    fn times(&self) -> Option<(Timestamp, Timestamp)> {
+        let first = self.inputs().iter().filter_map(|input| input.first_time).min()?;
+        let last = self.inputs().iter().filter_map(|input| input.last_time).max()?;
+        Some((first, last))
+    }
+
+    fn filtered(&self) -> u64 {
+        self.inputs().iter().map(|input| input.filtered.total()).sum()
+    }
+
+    /// All of it as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let Self { plan, outcome, .. } = self;
+        let totals = &outcome.totals;
+        let kinds = |kinds: Vec<Kind>| -> Map<String, Value> {
+            let value = |kind: &Kind| {
+                let example = kind.example.as_ref().map(|(input, line)| json!({ "input": input, "line": line }));
+                json!({ "count": kind.number, "example": example })
+            };
+            kinds.iter().filter(|kind| kind.number > 0).map(|kind| (kind.name.to_owned(), value(kind))).collect()
+        };
+        let inputs = self.inputs().iter().map(|input| {
+            json!({
+                "name": input.name,
+                "bytes": input.read.bytes,
+                "sha256": input.read.digest,
+                "lines": input.tally.lines,
+                "sentences_and_bare_lines": input.tally.items,
+                "accepted": input.tally.accepted,
+                "parts": input.tally.parts,
+                "rejected": input.tally.all_rejected(),
+                "ignored": input.tally.all_ignored(),
+                "first_time": input.first_time.map(|time| time.to_string()),
+                "last_time": input.last_time.map(|time| time.to_string()),
+            })
+        });
+        let filtered = |number: fn(&PartitionOutcome) -> u64| self.inputs().iter().map(number).sum::<u64>();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "run": self.run,
+            "dry_run": self.dry_run,
+            "options": {
+                "window_seconds": plan.window.length(),
+                "slide_seconds": plan.window.slide(),
+                "lateness": plan.lateness.to_string(),
+                "precision": plan.precision.length(),
+                "types": plan.filter.types.to_string(),
+                "since": plan.selection.since,
+                "until": plan.selection.until,
+                "from_environment": self.from_environment,
+            },
+            "inputs": inputs.collect::<Vec<_>>(),
+            "bytes": self.inputs().iter().map(|input| input.read.bytes).sum::<u64>(),
+            "lines": self.sum(|tally| tally.lines),
+            "sentences_and_bare_lines": self.sum(|tally| tally.items),
+            "accepted": self.sum(|tally| tally.accepted),
+            "parts": self.sum(|tally| tally.parts),
+            "rejected": kinds(self.rejected()),
+            "ignored": kinds(self.ignored()),
+            "notes": kinds(self.notes()),
+            "filtered": {
+                "types": filtered(|input| input.filtered.types),
+                "bbox": filtered(|input| input.filtered.bounding_box),
+                "cell": filtered(|input| input.filtered.cells),
+            },
+            "pairs": { "added": outcome.pairs.added, "late": outcome.pairs.late, "outside": outcome.pairs.outside },
+            "rows": totals.rows,
+            "windows": totals.windows,
+            "count": totals.count,
+            "sog_sum": totals.sog_sum.to_string(),
+            "sog_missing": totals.sog_missing,
+            "cells": totals.cells.len(),
+            "vessels": totals.vessels.len(),
+            "first_window": totals.span.map(|(first, _)| first),
+            "last_window": totals.span.map(|(_, last)| last),
+            "targets": self.targets,
+            "late_file": self.late_file,
+            "warnings": self.warnings,
+        })
+    }
+
+    /// What became of the late ones, and what helps.
+    fn late_text(&self) -> Option<String> {
+        let late = self.outcome.pairs.late;
+        if late == 0 {
+            return None;
+        }
+        let pairs = if late == 1 { "1 report missed its window".to_owned() } else { format!("{} reports missed their window", HumanCount(late)) };
+        Some(match &self.late_file {
+            Some(file) if self.dry_run => format!("{pairs} and would go to {file}"),
+            Some(file) => format!("{pairs}: kept in {file}; add with: ais-replay reconcile {file}"),
+            None => format!(
+                "{} AND IN NO ROW: {pairs}. Run again with --late late.ndjson to keep {}, or with a longer --lateness than {}",
+                if late == 1 { "LOST" } else { "LOST," },
+                if late == 1 { "it" } else { "them" },
+                self.plan.lateness
+            ),
+        })
+    }
+}
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let totals = &self.outcome.totals;
+        let name = match self.inputs() {
+            [one] => one.name.clone(),
+            all => format!("{} inputs", HumanCount(all.len() as u64)),
+        };
+        let bytes: u64 = self.inputs().iter().map(|input| input.read.bytes).sum();
+        line(f, "read", &format!("{name}: {}, {} lines", BinaryBytes(bytes), HumanCount(self.sum(|tally| tally.lines))))?;
+        if let Some((first, last)) = self.times() {
+            line(f, "", &format!("event time {first} to {last}"))?;
+        }
+        let mut counted = format!("{} accepted", HumanCount(self.sum(|tally| tally.accepted)));
+        if self.filtered() > 0 {
+            write!(counted, ", {} left out by filters", HumanCount(self.filtered()))?;
+        }
+        if totals.sog_missing > 0 {
+            write!(counted, ", {} without SOG", HumanCount(totals.sog_missing))?;
+        }
+        if self.outcome.pairs.outside > 0 {
+            write!(counted, ", {} of windows outside the selection", HumanCount(self.outcome.pairs.outside))?;
+        }
+        line(f, "reports", &counted)?;
+        line(f, "", &format!("{} vessels in {} cells", HumanCount(totals.vessels.len() as u64), HumanCount(totals.cells.len() as u64)))?;
+        line(f, "windows", &self.windows_text())?;
+        for (title, kinds) in [("rejected", self.rejected()), ("ignored", self.ignored()), ("noted", self.notes())] {
+            let mut title = title;
+            for kind in kinds.iter().filter(|kind| kind.number > 0 && kind.name != Note::SogMissing.name()) {
+                let example = match &kind.example {
+                    Some((_, line)) if self.inputs().len() == 1 => format!("line {line}"),
+                    Some((input, line)) => format!("{input}:{line}"),
+                    None => String::new(),
+                };
+                let number = HumanCount(kind.number).to_string();
+                line(f, title, &format!("{number:>9}  {:<18}  {} ({example})", kind.name, kind.meaning))?;
+                title = "";
+            }
+        }
+        if let Some(late) = self.late_text() {
+            line(f, "late", &late)?;
+        }
+        for FromEnvironment { flag, variable, value } in &self.from_environment {
+            line(f, "set by", &format!("{variable}={value} ({flag})"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Summary<'_> {
+    fn windows_text(&self) -> String {
+        let (plan, totals) = (self.plan, &self.outcome.totals);
+        let (length, slide) = (plan.window.length(), plan.window.slide());
+        let mut text = format!("{} of {length} s", HumanCount(totals.windows));
+        if slide != length {
+            text += &format!(" every {slide} s");
+        }
+        if plan.lateness != Lateness::Unbounded {
+            text += &format!(", allowed lateness {}", plan.lateness);
+        }
+        if let Some((first, last)) = totals.span {
+            text += &format!(", {} to {}", seconds_to_rfc3339(first), seconds_to_rfc3339(last.saturating_add(length)));
+        }
+        let would = if self.dry_run { "nothing written; would be " } else { "" };
+        text + &format!("; {would}{} rows to {}", HumanCount(totals.rows), self.targets.join(" and "))
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, title: &str, text: &str) -> fmt::Result {
+    writeln!(f, "{title:<9} {text}")
+}
+
+/// What helps where reports have no time, after what the log offers.
+#[must_use]
+pub fn time_hint(plan: &Plan, tally: &Tally) -> String {
+    if plan.decode.event_time == EventTimeMode::Arrival {
+        return "these sentences have no record around them and so no arrival: leave --event-time arrival out".to_owned();
+    }
+    let mut remedies = Vec::new();
+    if tally.noted(Note::LocalTime).number > 0 {
+        remedies.push("--time-zone ZONE, since its lines carry local times".to_owned());
+    }
+    let clock = |clock| plan.decode.clock != Some(clock);
+    if tally.noted(Note::ClockSentence).number > 0 && clock(Clock::Sentences) {
+        remedies.push("--clock sentences, since it holds RMC or ZDA sentences".to_owned());
+    }
+    if tally.noted(Note::BaseStation).number > 0 && clock(Clock::BaseStation) {
+        remedies.push("--clock base-station, since it holds base station reports".to_owned());
+    }
+    if tally.accepted > 0 && clock(Clock::Previous) {
+        remedies.push("--clock previous, since other lines have a time".to_owned());
+    }
+    remedies.push("--start TIME, if you know when it begins".to_owned());
+    remedies.join("; or ")
+}

@@ -1,0 +1,171 @@
+//! What a result holds, per cell and window, and where two results differ.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::cell::Cell;
+use crate::row::{Average, Row, Tenths};
+use crate::table::{self, TableError};
+
+/// A result that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableRef {
+    /// A CSV file.
+    Csv(PathBuf),
+}
+
+impl std::str::FromStr for TableRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("csv", path)) if !path.is_empty() => Ok(Self::Csv(path.into())),
+            _ => Err(format!("'{text}' is no result that can be read: csv:PATH")),
+        }
+    }
+}
+
+impl std::fmt::Display for TableRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Csv(path) => write!(f, "csv:{}", path.display()),
+        }
+    }
+}
+
+impl TableRef {
+    /// Its rows by (window start, cell).
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read.
+    pub fn read(&self) -> Result<BTreeMap<(i64, Cell), Row>, TableError> {
+        match self {
+            Self::Csv(path) => Ok(table::read_csv(path)?.rows),
+        }
+    }
+}
+
+/// What a result is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// Another result.
+    Table(TableRef),
+    /// The sentences themselves, in a file or directory.
+    File(PathBuf),
+}
+
+impl std::str::FromStr for Reference {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            Some(("csv", _)) => text.parse().map(Self::Table),
+            _ => Err(format!("'{text}' is nothing to compare with: csv:PATH or file:PATH")),
+        }
+    }
+}
+
+impl std::fmt::Display for Reference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Table(table) => table.fmt(f),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+/// Prints each cell's windows in order, and their total. The cells that were asked for come in that order; where there are
+/// several, each has a heading.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn print_cells(out: &mut impl Write, cells: &[Cell], rows: &[Row]) -> io::Result<()> {
+    let mut by_cell: BTreeMap<Cell, Vec<&Row>> = cells.iter().map(|cell| (*cell, Vec::new())).collect();
+    for row in rows {
+        by_cell.entry(row.cell).or_default().push(row);
+    }
+    let order: Vec<Cell> = if cells.is_empty() { by_cell.keys().copied().collect() } else { cells.to_vec() };
+    for cell in &order {
+        let rows = &by_cell[cell];
+        if order.len() > 1 {
+            writeln!(out, "cell {cell}")?;
+        }
+        for row in rows {
+            write!(out, "window {}: ", row.window_start)?;
+            print_numbers(out, row.count, row.sog_sum, row.sog_missing)?;
+        }
+        let sum = |number: fn(&Row) -> u64| rows.iter().map(|row| number(row)).sum::<u64>();
+        write!(out, "total: windows={} ", rows.len())?;
+        print_numbers(out, sum(|row| row.count), Tenths(sum(|row| row.sog_sum.0)), sum(|row| row.sog_missing))?;
+    }
+    Ok(())
+}
+
+fn print_numbers(out: &mut impl Write, count: u64, sog_sum: Tenths, sog_missing: u64) -> io::Result<()> {
+    write!(out, "count={count} avg_sog=")?;
+    match Average::new(sog_sum, count.saturating_sub(sog_missing)) {
+        Some(average) => write!(out, "{average:.1}")?,
+        None => write!(out, "n/a")?,
+    }
+    if sog_missing > 0 {
+        write!(out, " sog_missing={sog_missing}")?;
+    }
+    writeln!(out)
+}
+
+/// The numbers of a row that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Numbers {
+    /// Reports.
+    pub count: u64,
+    /// Sum of SOG.
+    pub sog_sum: Tenths,
+    /// Reports without SOG.
+    pub sog_missing: u64,
+}
+
+impl From<&Row> for Numbers {
+    fn from(row: &Row) -> Self {
+        Self { count: row.count, sog_sum: row.sog_sum, sog_missing: row.sog_missing }
+    }
+}
+
+impl std::fmt::Display for Numbers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "count={} sog_sum={} sog_missing={}", self.count, self.sog_sum, self.sog_missing)
+    }
+}
+
+/// A row that two results do not agree on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Geohash cell.
+    pub cell: String,
+    /// Start of the window, epoch seconds.
+    pub window_start: i64,
+    /// What the one has.
+    #[serde(rename = "in")]
+    pub ours: Option<Numbers>,
+    /// What the other has.
+    #[serde(rename = "against")]
+    pub theirs: Option<Numbers>,
+}
+
+/// Every difference between two results, ordered by window, then cell.
+#[must_use]
+pub fn differences(ours: &BTreeMap<(i64, Cell), Row>, theirs: &BTreeMap<(i64, Cell), Row>) -> Vec<Difference> {
+    let mut keys: Vec<&(i64, Cell)> = ours.keys().chain(theirs.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let difference = |key: &(i64, Cell)| {
+        let (ours, theirs) = (ours.get(key).map(Numbers::from), theirs.get(key).map(Numbers::from));
+        (ours != theirs).then(|| Difference { cell: key.1.to_string(), window_start: key.0, ours, theirs })
+    };
+    keys.into_iter().filter_map(difference).collect()
+}
