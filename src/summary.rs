@@ -268,9 +268,9 @@ pub fn time_hint(plan: &Plan, tally: &Tally) -> String {
     if tally.noted(Note::BaseStation).number > 0 && clock(Clock::BaseStation) {
         remedies.push("--clock base-station, since it holds base station reports".to_owned());
     }
-    if tally.accepted > 0 && clock(Clock::Previous) {
+    if tally.accepted > 0 && plan.decode.clock.is_none() {
         remedies.push("--clock previous, since other lines have a time".to_owned());
     }
-    remedies.push("--start TIME, if you know when it begins".to_owned());
+    remedies.push("--start TIME, if you know when the log begins".to_owned());
     remedies.join("; or ")
 }

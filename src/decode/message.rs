@@ -38,8 +38,11 @@ pub enum Message {
     },
     /// A position report whose payload ends before the last bit of a field that we use.
     CutOff(MessageType),
-    /// A base station report (type 4): not a vessel, but it carries UTC.
-    BaseStation,
+    /// A base station report (type 4): not a vessel, but it may carry UTC.
+    BaseStation {
+        /// Whether it does: a station without a clock sends year 0 and hour 24.
+        has_clock: bool,
+    },
     /// Another type, 0 to 63 as sent.
     Other(u8),
     /// No bit at all.
@@ -65,7 +68,9 @@ pub fn decode(payload: &[u8], fill: u8, needs_second: bool) -> Message {
         19 => report(&bits, MessageType::ExtendedClassB, &EXTENDED_B, received, needs_second),
         9 => report(&bits, MessageType::SarAircraft, &SAR_AIRCRAFT, received, needs_second),
         27 => report(&bits, MessageType::LongRange, &LONG_RANGE, received, needs_second),
-        4 => Message::BaseStation,
+        4 => Message::BaseStation {
+            has_clock: received >= 78 && bits.unsigned(38, 14) != 0 && bits.unsigned(61, 5) < 24,
+        },
         other => Message::Other(other),
     }
 }

@@ -310,7 +310,7 @@ impl<F: FnMut(Accepted<'_>)> Step<'_, F> {
                 return decoder.tally.reject(Reject::CutOff, line);
             }
             Message::Empty => return decoder.tally.reject(Reject::CutOff, line),
-            Message::BaseStation => return self.base_station(whole),
+            Message::BaseStation { has_clock } => return self.base_station(whole, has_clock),
             Message::CutOff(_) | Message::Other(_) => return decoder.tally.ignore(Ignore::OtherType, line),
         };
         if whole.own_ship && !decoder.options.own_ship {
@@ -336,9 +336,12 @@ impl<F: FnMut(Accepted<'_>)> Step<'_, F> {
         }
     }
 
-    fn base_station(&mut self, whole: &WholeMessage<'_>) {
+    fn base_station(&mut self, whole: &WholeMessage<'_>, has_clock: bool) {
         let decoder = &mut *self.decoder;
         decoder.tally.ignore(Ignore::OtherType, whole.line);
+        if !has_clock {
+            return;
+        }
         decoder.tally.note(Note::BaseStation, whole.line);
         if decoder.options.clock == Some(Clock::BaseStation)
             && let Some(time) = clocks::base_station_time(whole.payload, whole.fill)

@@ -118,7 +118,7 @@ fn plain_fields(body: &[u8]) -> Option<Vdm<'_>> {
         _ => return None,
     };
     let (total, number, fill) = (total.wrapping_sub(b'0'), number.wrapping_sub(b'0'), fill.wrapping_sub(b'0'));
-    let usual = t1.is_ascii_alphanumeric() && t2.is_ascii_alphanumeric() && fill <= 5;
+    let usual = is_talker(*t1) && is_talker(*t2) && fill <= 5;
     (usual && (1..=9).contains(&total) && (1..=total).contains(&number)).then_some(Vdm {
         own_ship,
         total,
@@ -220,8 +220,18 @@ impl<'a> Find<'a> {
     }
 }
 
-/// Whether a text that begins with `!` or `$` goes on as an address field does: 3 to 8 capitals or digits and a comma.
+/// Whether a character may be one of a talker's two. Real receivers write more than letters: a fleet of them signs `=I`.
+#[inline]
+fn is_talker(character: u8) -> bool {
+    character.is_ascii_graphic() && !matches!(character, b',' | b'*' | b'\\' | b'!' | b'$')
+}
+
+/// Whether a text that begins with `!` or `$` goes on as an address field does: any talker and `VDM` or `VDO`, else 3 to 8
+/// capitals or digits, and a comma.
 fn is_sentence_start(text: &[u8]) -> bool {
+    if let [_, t1, t2, b'V', b'D', b'M' | b'O', b',', ..] = text {
+        return is_talker(*t1) && is_talker(*t2);
+    }
     let length = text[1..].iter().take_while(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()).count();
     (3..=8).contains(&length) && text.get(1 + length) == Some(&b',')
 }
@@ -408,6 +418,7 @@ mod tests {
         assert!(read("!AIVDM,1,1,1,,13aI8e?P00PGpU:NR6s00?vT2000,0,0*1C")[0].starts_with("1 1/1 13aI"));
         assert!(read("!AIVDM,1,1,,A,13tfDT@P1J0nNE0Q12H3Q?vt0000,*5D")[0].starts_with("1 1/1 13tf"));
         assert!(read("!ABVDO,1,1,,B,405flfh000Htt1mVi9dQv>700p3B,0*70")[0].starts_with("1 1/1 405f own"));
+        assert!(read("!=IVDM,1,1,,A,18JSmJ001D8FqSClKd51JAD20D0W,0*2E")[0].starts_with("1 1/1 18JS"));
         assert_eq!(read("$GPZDA,072914.00,31,05,2018,-03,00*4D"), ["1 other GPZDA true"]);
         assert_eq!(read("\\c:1354719388*56\\"), ["1 tag alone, time true"]);
         let two_blocks = format!("\\s:r1ACE0JVF*27\\\\c:1628097600,s:x*24\\{PLAIN}");

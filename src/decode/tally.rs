@@ -65,7 +65,7 @@ pub enum Note {
     LocalTime,
     /// `$..RMC` or `$..ZDA`: `--clock sentences` could use it.
     ClockSentence,
-    /// A base station report (type 4): `--clock base-station` could use it.
+    /// A base station report that carries UTC (type 4): `--clock base-station` could use it.
     BaseStation,
 }
 
@@ -123,7 +123,7 @@ named!(Note {
     SogMissing = "sog_missing", "report without SOG: counted, in no average";
     LocalTime = "local_time", "local time on the line and no --time-zone";
     ClockSentence = "clock_sentence", "RMC or ZDA sentence";
-    BaseStation = "base_station", "base station report (type 4)";
+    BaseStation = "base_station", "base station report with UTC (type 4)";
 });
 
 /// A number and where it was first raised.
