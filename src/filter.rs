@@ -34,7 +34,12 @@ fn degrees(text: &str) -> Option<i64> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 3 || !all_digits(whole) || !all_digits(fraction) || fraction.len() > PLACES as usize {
+    if whole.is_empty()
+        || whole.len() > 3
+        || !all_digits(whole)
+        || !all_digits(fraction)
+        || fraction.len() > PLACES as usize
+    {
         return None;
     }
     let whole: i64 = whole.parse().ok()?;
@@ -46,7 +51,8 @@ impl std::str::FromStr for BoundingBox {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = |why: &str| format!("'{text}' is no box W,S,E,N in decimal degrees such as 10.5,57.2,12,58.1: {why}");
+        let invalid =
+            |why: &str| format!("'{text}' is no box W,S,E,N in decimal degrees such as 10.5,57.2,12,58.1: {why}");
         let edges: Vec<i64> = text
             .split(',')
             .map(|edge| degrees(edge.trim()).ok_or_else(|| invalid(&format!("'{edge}' is not a number of degrees"))))
@@ -55,7 +61,9 @@ impl std::str::FromStr for BoundingBox {
             return Err(invalid("it takes four numbers"));
         };
         let scale = 10_i64.pow(PLACES);
-        if [west, east].iter().any(|lon| lon.abs() > 180 * scale) || [south, north].iter().any(|lat| lat.abs() > 90 * scale) {
+        if [west, east].iter().any(|lon| lon.abs() > 180 * scale)
+            || [south, north].iter().any(|lat| lat.abs() > 90 * scale)
+        {
             return Err(invalid("an edge is off the globe"));
         }
         if south > north {

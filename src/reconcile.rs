@@ -60,7 +60,9 @@ pub enum ReconcileError {
         error: String,
     },
     /// Two late files of runs that cut time or space differently.
-    #[error("{name} is of a run with {theirs}, and {first} of one with {ours}: reconcile them one by one, each into its own result")]
+    #[error(
+        "{name} is of a run with {theirs}, and {first} of one with {ours}: reconcile them one by one, each into its own result"
+    )]
     Mixed {
         /// The second file.
         name: String,
@@ -156,20 +158,19 @@ struct LateInput {
 }
 
 fn windows_text(options: &HeaderOptions) -> String {
-    format!("windows of {} s every {} s and cells of length {}", options.window_seconds, options.slide_seconds, options.precision)
+    format!(
+        "windows of {} s every {} s and cells of length {}",
+        options.window_seconds, options.slide_seconds, options.precision
+    )
 }
 
 /// Calls `line` for every line of a file that is not blank, and returns the digest of its content.
-fn each_line(
-    path: &Path,
-    mut line: impl FnMut(u64, &[u8]) -> Result<(), String>,
-) -> Result<String, ReconcileError> {
+fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<(), String>) -> Result<String, ReconcileError> {
     let name = path.display().to_string();
     let input = Input::File(FileInput { path: path.to_owned(), bytes: None, named: true });
     let mut reader = input.open(ReadOptions { digest: true, ..ReadOptions::default() })?;
     let mut number = 0;
-    loop {
-        let Chunk::Lines(lines) = reader.next_chunk()? else { break };
+    while let Chunk::Lines(lines) = reader.next_chunk()? {
         // A chunk ends where a line ends, so there is an empty rest behind its last LF.
         for text in lines.strip_suffix(b"\n").unwrap_or(lines).split(|byte| *byte == b'\n') {
             number += 1;
@@ -192,7 +193,8 @@ pub fn read_keys(path: &Path) -> Result<HashSet<(Cell, i64)>, ReconcileError> {
         if number == 1 && serde_json::from_slice::<Header>(text).is_ok() {
             return Ok(());
         }
-        let key: Key = serde_json::from_slice(text).map_err(|error| format!("no cell and window_start in it ({error})"))?;
+        let key: Key =
+            serde_json::from_slice(text).map_err(|error| format!("no cell and window_start in it ({error})"))?;
         keys.insert((key.cell.parse().map_err(|error| format!("{error}"))?, key.window_start));
         Ok(())
     })?;
@@ -211,7 +213,9 @@ impl Increments {
             let mut one = Self::default();
             let mut header = None;
             let digest = each_line(path, |number, text| {
-                if number == 1 && let Ok(found) = serde_json::from_slice::<Header>(text) {
+                if number == 1
+                    && let Ok(found) = serde_json::from_slice::<Header>(text)
+                {
                     header = Some(found);
                     return Ok(());
                 }
@@ -240,12 +244,15 @@ impl Increments {
             self.reports += 1;
             return Ok(());
         }
-        let row: AggregatedRow = serde_json::from_slice(text)
-            .map_err(|error| format!("neither a late report nor a row of cell, window_start, count and sog_sum ({error})"))?;
+        let row: AggregatedRow = serde_json::from_slice(text).map_err(|error| {
+            format!("neither a late report nor a row of cell, window_start, count and sog_sum ({error})")
+        })?;
         let Some(sog_sum) = row.sog_sum else {
-            return Err("this row has no sog_sum, as the live pipeline writes them: it cannot be added. Recompute its windows \
+            return Err(
+                "this row has no sog_sum, as the live pipeline writes them: it cannot be added. Recompute its windows \
                         from the sentences instead: --only LATE on a replay of the source"
-                .to_owned());
+                    .to_owned(),
+            );
         };
         if row.sog_missing > row.count {
             return Err(format!("sog_missing {} is more than count {}", row.sog_missing, row.count));
@@ -448,7 +455,11 @@ impl Record {
         }));
         let mut text = Vec::new();
         for entry in &entries {
-            let fail = |error: serde_json::Error| SinkError::File { path: self.path.clone(), replaced: false, error: error.into() };
+            let fail = |error: serde_json::Error| SinkError::File {
+                path: self.path.clone(),
+                replaced: false,
+                error: error.into(),
+            };
             serde_json::to_writer(&mut text, entry).map_err(fail)?;
             text.push(b'\n');
         }

@@ -182,7 +182,7 @@ pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Out
         finished: Progress::default(),
         output,
     }
-    .to_the_end()
+    .go()
 }
 
 struct Run<'a> {
@@ -199,7 +199,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn to_the_end(mut self) -> Result<Outcome, RunError> {
+    fn go(mut self) -> Result<Outcome, RunError> {
         for input in self.inputs {
             let outlook = self.look_ahead(input).map_err(|error| self.broken(error))?;
             self.states.push(State::Waiting(outlook));
@@ -325,7 +325,10 @@ impl Run<'_> {
                 }
             }
             Chunk::BadRecord => decoder.bad_record(),
-            Chunk::End => return Ok(self.end(place)),
+            Chunk::End => {
+                self.end(place);
+                return Ok(());
+            }
         }
         let (tally, stored_bytes) = (decoder.tally(), reader.stored_bytes());
         self.output.progress(&Progress {

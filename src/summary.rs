@@ -61,7 +61,8 @@ impl Summary<'_> {
     }
 
     fn kind(&self, name: &'static str, meaning: &'static str, count: impl Fn(&Tally) -> Count) -> Kind {
-        let counts = || self.inputs().iter().map(|input| (input, count(&input.tally))).filter(|(_, count)| count.number > 0);
+        let counts =
+            || self.inputs().iter().map(|input| (input, count(&input.tally))).filter(|(_, count)| count.number > 0);
         let example = counts().next().map(|(input, count)| (input.name.clone(), count.first));
         Kind { name, meaning, number: counts().map(|(_, count)| count.number).sum(), example }
     }
@@ -166,7 +167,11 @@ impl Summary<'_> {
         if late == 0 {
             return None;
         }
-        let pairs = if late == 1 { "1 report missed its window".to_owned() } else { format!("{} reports missed their window", HumanCount(late)) };
+        let pairs = if late == 1 {
+            "1 report missed its window".to_owned()
+        } else {
+            format!("{} reports missed their window", HumanCount(late))
+        };
         Some(match &self.late_file {
             Some(file) if self.dry_run => format!("{pairs} and would go to {file}"),
             Some(file) => format!("{pairs}: kept in {file}; add with: ais-replay reconcile {file}"),
@@ -188,7 +193,11 @@ impl fmt::Display for Summary<'_> {
             all => format!("{} inputs", HumanCount(all.len() as u64)),
         };
         let bytes: u64 = self.inputs().iter().map(|input| input.read.bytes).sum();
-        line(f, "read", &format!("{name}: {}, {} lines", BinaryBytes(bytes), HumanCount(self.sum(|tally| tally.lines))))?;
+        line(
+            f,
+            "read",
+            &format!("{name}: {}, {} lines", BinaryBytes(bytes), HumanCount(self.sum(|tally| tally.lines))),
+        )?;
         if let Some((first, last)) = self.times() {
             line(f, "", &format!("event time {first} to {last}"))?;
         }
@@ -203,7 +212,15 @@ impl fmt::Display for Summary<'_> {
             write!(counted, ", {} of windows outside the selection", HumanCount(self.outcome.pairs.outside))?;
         }
         line(f, "reports", &counted)?;
-        line(f, "", &format!("{} vessels in {} cells", HumanCount(totals.vessels.len() as u64), HumanCount(totals.cells.len() as u64)))?;
+        line(
+            f,
+            "",
+            &format!(
+                "{} vessels in {} cells",
+                HumanCount(totals.vessels.len() as u64),
+                HumanCount(totals.cells.len() as u64)
+            ),
+        )?;
         line(f, "windows", &self.windows_text())?;
         for (title, kinds) in [("rejected", self.rejected()), ("ignored", self.ignored()), ("noted", self.notes())] {
             let mut title = title;
@@ -255,7 +272,8 @@ fn line(f: &mut fmt::Formatter<'_>, title: &str, text: &str) -> fmt::Result {
 #[must_use]
 pub fn time_hint(plan: &Plan, tally: &Tally) -> String {
     if plan.decode.event_time == EventTimeMode::Arrival {
-        return "these sentences have no record around them and so no arrival: leave --event-time arrival out".to_owned();
+        return "these sentences have no record around them and so no arrival: leave --event-time arrival out"
+            .to_owned();
     }
     let mut remedies = Vec::new();
     if tally.noted(Note::LocalTime).number > 0 {

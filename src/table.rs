@@ -59,9 +59,8 @@ pub fn read_csv(path: &Path) -> Result<Rows, TableError> {
     let mut csv = csv::ReaderBuilder::new().flexible(true).from_reader(std::io::BufReader::new(file));
     let header = csv.headers().map_err(|error| read_error(error.to_string()))?.clone();
     let place = |name: &str| header.iter().position(|column| column.trim_start_matches('\u{feff}') == name);
-    let needed = |column: &'static str| {
-        place(column).ok_or_else(|| TableError::Column { path: path.to_owned(), column })
-    };
+    let needed =
+        |column: &'static str| place(column).ok_or_else(|| TableError::Column { path: path.to_owned(), column });
     let columns = Columns {
         cell: needed("cell")?,
         window_start: needed("window_start")?,
@@ -104,9 +103,8 @@ struct Columns {
 impl Columns {
     fn row(&self, record: &csv::StringRecord) -> Result<(Row, bool), String> {
         let field = |place: usize| record.get(place).ok_or_else(|| "the line is too short".to_owned());
-        let number = |text: &str, name: &str| {
-            text.parse::<u64>().map_err(|_| format!("{name} '{text}' is not a whole number"))
-        };
+        let number =
+            |text: &str, name: &str| text.parse::<u64>().map_err(|_| format!("{name} '{text}' is not a whole number"));
         let optional = |place: Option<usize>| place.and_then(|place| record.get(place)).filter(|text| !text.is_empty());
         let cell = field(self.cell)?.parse().map_err(|error: crate::cell::InvalidCell| error.to_string())?;
         let (window_start, utc) = window_start(field(self.window_start)?)?;

@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use ais_replay::cell::{Cell, Precision};
+use ais_replay::cell::Precision;
 use ais_replay::decode::event_time::{Clock, EventTimeMode};
 use ais_replay::decode::tally::{Ignore, Reject, Tally};
 use ais_replay::decode::{self, Accepted, Decoder, Record};
@@ -28,7 +28,7 @@ use ais_replay::engine::{Engine, Event, Pairs, Selection};
 use ais_replay::filter::Filter;
 use ais_replay::report::{MessageType, MessageTypes};
 use ais_replay::row::Row;
-use ais_replay::run::{self, Output, PartitionOutcome, Plan, Progress};
+use ais_replay::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress};
 use ais_replay::sink::SinkError;
 use ais_replay::sink::late::{Header, HeaderOptions, LateFile, LateReport};
 use ais_replay::source::file::find;
@@ -202,11 +202,17 @@ impl Entry {
                 vec![line(format!("{body}*{wrong:02X}"), None)]
             }
             Form::NoPosition => {
-                vec![line(report.tag() + &report.sentences("VDM", false, None, encode::MAX_PAYLOAD_CHARS).concat(), None)]
+                vec![line(
+                    report.tag() + &report.sentences("VDM", false, None, encode::MAX_PAYLOAD_CHARS).concat(),
+                    None,
+                )]
             }
             Form::NoTime => vec![line(report.sentence(), None)],
             Form::OwnShip => {
-                vec![line(report.tag() + &report.sentences("VDO", true, None, encode::MAX_PAYLOAD_CHARS).concat(), None)]
+                vec![line(
+                    report.tag() + &report.sentences("VDO", true, None, encode::MAX_PAYLOAD_CHARS).concat(),
+                    None,
+                )]
             }
             Form::Noise(text) => vec![line(text.to_owned(), None)],
         }
@@ -321,7 +327,12 @@ fn form() -> impl Strategy<Value = Form> {
     prop_oneof![24 => Just(Form::OneSentence), 4 => two, 4 => other_form()]
 }
 
-/// The forms of what is no report that could be accepted.
+/// Forms of one line each, so that any order of lines makes sense.
+fn one_line() -> impl Strategy<Value = Form> {
+    prop_oneof![7 => Just(Form::OneSentence), 1 => other_form()]
+}
+
+/// Forms of what cannot be accepted.
 fn other_form() -> impl Strategy<Value = Form> {
     select(vec![
         Form::BadChecksum,
@@ -500,11 +511,7 @@ struct NaiveAggregate {
 }
 
 impl<'a> Naive<'a> {
-    fn new(
-        windows: Windows,
-        counts: &'a dyn Fn(&Report) -> bool,
-        selects: &'a dyn Fn(&str, i64) -> bool,
-    ) -> Self {
+    fn new(windows: Windows, counts: &'a dyn Fn(&Report) -> bool, selects: &'a dyn Fn(&str, i64) -> bool) -> Self {
         let (aggregates, late) = (BTreeMap::new(), Vec::new());
         Self { windows, counts, selects, aggregates, late, pairs: Pairs::default() }
     }
@@ -587,10 +594,6 @@ fn flat(row: &Row) -> FlatRow {
     (row.window_start, row.cell.to_string(), row.count, row.sog_sum.0, row.sog_missing, vessels)
 }
 
-fn late_pair(late: &LateReport) -> LatePair {
-    (late.cell.clone(), late.window_start, late.mmsi, late.event_time.clone())
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // Runs over files
 // ---------------------------------------------------------------------------------------------------------------------
@@ -617,42 +620,67 @@ impl Stored {
     }
 }
 
-/// All that a run tells.
+/// All that a run tells. Late reports stand in the order of the partitions, as in a late file.
 #[derive(Debug, PartialEq)]
 struct Told {
     rows: Vec<Row>,
     late: Vec<LateReport>,
-    /// The late file, byte by byte.
-    late_file: String,
     pairs: Pairs,
     /// Name, fates, reports that filters left out, first and last time of each partition.
     partitions: Vec<(String, Tally, u64, Option<Timestamp>, Option<Timestamp>)>,
 }
 
 impl Told {
+    fn of(mut kept: Kept, outcome: Outcome) -> Self {
+        // Stable: within a partition the order stays.
+        kept.late.sort_by_key(|(partition, _)| *partition);
+        let partition = |partition: PartitionOutcome| {
+            let PartitionOutcome { name, tally, filtered, first_time, last_time, .. } = partition;
+            (name, tally, filtered.total(), first_time, last_time)
+        };
+        Self {
+            rows: kept.rows,
+            late: kept.late.into_iter().map(|(_, late)| late).collect(),
+            pairs: outcome.pairs,
+            partitions: outcome.partitions.into_iter().map(partition).collect(),
+        }
+    }
+
     fn flat_rows(&self) -> Vec<FlatRow> {
         self.rows.iter().map(flat).collect()
     }
 
     fn late_pairs(&self) -> Vec<LatePair> {
-        let mut pairs: Vec<LatePair> = self.late.iter().map(late_pair).collect();
+        let pair = |late: &LateReport| (late.cell.clone(), late.window_start, late.mmsi, late.event_time.clone());
+        let mut pairs: Vec<LatePair> = self.late.iter().map(pair).collect();
         pairs.sort();
         pairs
     }
 
-    /// The lines of the late file, whatever partition came first.
-    fn late_lines(&self) -> Vec<&str> {
-        let mut lines: Vec<&str> = self.late_file.lines().collect();
-        lines.sort_unstable();
-        lines
+    fn accepted(&self) -> u64 {
+        self.partitions.iter().map(|(_, tally, ..)| tally.accepted).sum()
     }
 }
 
-/// Keeps what a run gives, late reports by partition.
+/// Keeps what a run gives as it comes.
+#[derive(Default)]
 struct Kept {
     rows: Vec<Row>,
-    late: BTreeMap<usize, Vec<LateReport>>,
-    late_file: LateFile,
+    late: Vec<(usize, LateReport)>,
+}
+
+impl Kept {
+    /// The late file of the run.
+    fn late_file(&self) -> String {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("late.ndjson");
+        let mut file = LateFile::create(&path).unwrap();
+        for (partition, late) in &self.late {
+            file.push(*partition, late);
+        }
+        file.finish(&header()).unwrap();
+        fs::read_to_string(path).unwrap()
+    }
 }
 
 impl Output for Kept {
@@ -662,46 +690,28 @@ impl Output for Kept {
     }
 
     fn late(&mut self, partition: usize, late: &dyn Fn() -> LateReport) {
-        self.late_file.push(partition, &late());
-        self.late.entry(partition).or_default().push(late());
+        self.late.push((partition, late()));
     }
 
     fn progress(&mut self, _: &Progress) {}
 }
 
-fn run_over(inputs: &[Input], plan: &Plan) -> Told {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("late.ndjson");
-    let mut kept =
-        Kept { rows: Vec::new(), late: BTreeMap::new(), late_file: LateFile::create(&path).unwrap() };
-    let outcome = run::run(inputs, plan, &mut kept).unwrap();
-    kept.late_file.finish(&header()).unwrap();
-    let partition = |partition: PartitionOutcome| {
-        let PartitionOutcome { name, tally, filtered, first_time, last_time, .. } = partition;
-        (name, tally, filtered.total(), first_time, last_time)
-    };
-    Told {
-        rows: kept.rows,
-        late: kept.late.into_values().flatten().collect(),
-        late_file: fs::read_to_string(path).unwrap(),
-        pairs: outcome.pairs,
-        partitions: outcome.partitions.into_iter().map(partition).collect(),
-    }
+fn header() -> Header {
+    let (window_seconds, slide_seconds) = (60, 60);
+    let (lateness, types) = ("120s".to_owned(), "1,2,3,18,19".to_owned());
+    let options = HeaderOptions { window_seconds, slide_seconds, lateness, precision: 6, types };
+    Header { late_format: 1, run: "a run".to_owned(), options, targets: Vec::new() }
 }
 
-fn header() -> Header {
-    Header {
-        late_format: 1,
-        run: "run".to_owned(),
-        options: HeaderOptions {
-            window_seconds: 60,
-            slide_seconds: 60,
-            lateness: "120s".to_owned(),
-            precision: 6,
-            types: "1".to_owned(),
-        },
-        targets: Vec::new(),
-    }
+fn run_keeping(inputs: &[Input], plan: &Plan) -> (Kept, Outcome) {
+    let mut kept = Kept::default();
+    let outcome = run::run(inputs, plan, &mut kept).unwrap();
+    (kept, outcome)
+}
+
+fn run_over(inputs: &[Input], plan: &Plan) -> Told {
+    let (kept, outcome) = run_keeping(inputs, plan);
+    Told::of(kept, outcome)
 }
 
 /// Every order of some things.
@@ -732,7 +742,7 @@ fn split(entries: &[Entry], cuts: &[Index]) -> Vec<Log> {
 }
 
 proptest! {
-    #![proptest_config(config(128))]
+    #![proptest_config(config(192))]
 
     #[test]
     fn a_run_equals_the_naive_engine(logs in logs(), request in request(any_lateness())) {
@@ -749,15 +759,570 @@ proptest! {
         prop_assert_eq!(told.flat_rows(), naive.rows());
         prop_assert_eq!(told.late_pairs(), naive.late());
     }
+}
+
+proptest! {
+    #![proptest_config(config(48))]
 
     #[test]
-    fn every_line_of_a_log_has_the_fate_that_it_was_written_for(log in log()) {
-        let mut decoder = Decoder::new(decode::Options::default());
-        decoder.lines(&log.bytes(), |_| {});
-        let tally = decoder.finish();
-        // The types that are not counted by default still say where and when.
-        prop_assert_eq!(tally.parts, log.count(|form| matches!(form, Form::TwoSentences { .. })));
-        prop_assert_eq!(tally.rejected(Reject::BadChecksum).number, log.count(|form| matches!(form, Form::BadChecksum)));
+    fn neither_chunks_nor_threads_change_anything(logs in logs(), request in request(any_lateness())) {
+        let stored = Stored::new(&logs);
+        let (inputs, plan) = (stored.inputs(), request.plan());
+        let told = run_over(&inputs, &plan);
+        for chunk_bytes in [1, 7, 64, 1000, 256 * 1024] {
+            for threads in 1..=3 {
+                let read = ReadOptions { chunk_bytes, ..plan.read };
+                let otherwise = run_over(&inputs, &Plan { read, threads, ..plan.clone() });
+                prop_assert_eq!(&otherwise, &told, "chunks of {} bytes, {} threads", chunk_bytes, threads);
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_arguments_changes_no_byte(logs in logs(), request in request(bounded_lateness())) {
+        let stored = Stored::new(&logs);
+        let plan = request.plan();
+        let (kept, outcome) = run_keeping(&stored.inputs(), &plan);
+        let late_file = kept.late_file();
+        let told = Told::of(kept, outcome);
+        // Small chunks let the partitions take turns.
+        let plan = Plan { read: ReadOptions { chunk_bytes: 64, ..plan.read }, ..plan };
+        let mut arguments = orders(&stored.paths);
+        arguments.push(vec![stored.directory.path().to_owned()]);
+        for paths in arguments {
+            let (kept, outcome) = run_keeping(&find(&paths).unwrap().inputs, &plan);
+            prop_assert_eq!(kept.late_file(), late_file.as_str(), "{:?}", &paths);
+            prop_assert_eq!(&Told::of(kept, outcome), &told, "{:?}", &paths);
+        }
+    }
+
+    #[test]
+    fn the_order_of_partitions_changes_no_row(logs in logs(), request in request(bounded_lateness())) {
+        let inputs = Stored::new(&logs);
+        let (inputs, plan) = (inputs.inputs(), request.plan());
+        let told = run_over(&inputs, &plan);
+        let plan = Plan { read: ReadOptions { chunk_bytes: 64, ..plan.read }, ..plan };
+        for inputs in orders(&inputs) {
+            let otherwise = run_over(&inputs, &plan);
+            prop_assert_eq!(&otherwise.rows, &told.rows);
+            prop_assert_eq!(otherwise.late_pairs(), told.late_pairs());
+            prop_assert_eq!(otherwise.pairs, told.pairs);
+        }
+    }
+
+    #[test]
+    fn at_unbounded_lateness_no_shuffle_and_no_split_changes_a_row(
+        (entries, shuffled) in entries(one_line(), 150).prop_flat_map(|entries| {
+            (Just(entries.clone()), Just(entries).prop_shuffle())
+        }),
+        cuts in vec(any::<Index>(), 0..4),
+        request in request(Just(None)),
+    ) {
+        let plan = request.plan();
+        let told = run_over(&Stored::new(&split(&entries, &[])).inputs(), &plan);
+        let otherwise = run_over(&Stored::new(&split(&shuffled, &cuts)).inputs(), &plan);
+        prop_assert_eq!(&otherwise.rows, &told.rows);
+        prop_assert_eq!(otherwise.pairs, told.pairs);
+        prop_assert_eq!(otherwise.accepted(), told.accepted());
+        prop_assert_eq!((otherwise.late.len(), told.late.len()), (0, 0));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The engine by itself
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// A partition's lateness and reports.
+type Stream = (Option<u32>, Vec<Report>);
+
+/// A partition that the engine is fed from.
+struct Partition<'a> {
+    clock: PartitionClock,
+    /// What is known of it before it is read; nothing where nobody looked ahead.
+    outlook: Option<Outlook>,
+    begun: bool,
+    rest: &'a [Report],
+}
+
+impl<'a> Partition<'a> {
+    fn new((seconds, reports): &'a Stream, looks_ahead: bool) -> Self {
+        let lateness = lateness(*seconds);
+        let time = |place: usize| reports.get(place).map(|report| report.event(1).time);
+        let outlook = if looks_ahead { Outlook::new(lateness, time(0), time(1)) } else { None };
+        Self { clock: PartitionClock::new(lateness), outlook, begun: false, rest: reports }
+    }
+
+    /// What it promises: to add to no window that ends at or before this.
+    fn bound(&self) -> i64 {
+        match (self.rest, self.begun) {
+            ([], _) => i64::MAX,
+            (_, true) => self.clock.watermark(),
+            (_, false) => self.outlook.map_or(NO_WATERMARK, |outlook| outlook.bound),
+        }
+    }
+}
+
+/// The engine at work, and what it has given.
+struct Bench<'a> {
+    windows: Windows,
+    engine: Engine,
+    partitions: Vec<Partition<'a>>,
+    emitted: Vec<Row>,
+    late: Vec<LatePair>,
+    /// The largest bound up to which windows have been closed.
+    closed: i64,
+}
+
+impl Bench<'_> {
+    /// Feeds the next report of a partition that has some left; false where none has.
+    fn feed(&mut self, turn: usize) -> bool {
+        let mut left: Vec<_> = self.partitions.iter_mut().filter(|partition| !partition.rest.is_empty()).collect();
+        if left.is_empty() {
+            return false;
+        }
+        let place = turn % left.len();
+        let partition = &mut *left[place];
+        let (report, rest) = partition.rest.split_first().unwrap();
+        let event = report.event(self.windows.precision);
+        let watermark = partition.clock.watermark();
+        partition.clock.observe(event.time);
+        (partition.begun, partition.rest) = (true, rest);
+        let late = &mut self.late;
+        self.engine.offer(watermark, &event, |start| {
+            late.push((event.cell.to_string(), start, event.mmsi, decimal_seconds(report.time)));
+        });
+        true
+    }
+
+    /// Closes what no partition can add to. Windows come in order, each once.
+    fn close(&mut self) {
+        let bound = self.partitions.iter().map(Partition::bound).min().unwrap_or(i64::MAX);
+        let mut last = self.emitted.last().map(|row| row.window_start);
+        let emitted = &mut self.emitted;
+        let closed = self.engine.close(bound, |window| {
+            assert!(last.is_none_or(|last| last < window.start), "{} after {last:?}", window.start);
+            last = Some(window.start);
+            emitted.extend(window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)));
+            Ok::<(), Infallible>(())
+        });
+        closed.unwrap();
+        self.closed = self.closed.max(bound);
+    }
+
+    fn emitted(&self) -> Vec<FlatRow> {
+        self.emitted.iter().map(flat).collect()
+    }
+
+    /// "A window is emitted once, when its end ≤ the watermark of every partition still open": those and no others, and
+    /// nothing reaches them afterwards.
+    fn due(&self, rows: &[FlatRow]) -> Vec<FlatRow> {
+        rows.iter().filter(|row| row.0 + i64::from(self.windows.length) <= self.closed).cloned().collect()
+    }
+}
+
+/// Streams around the epoch, each with a lateness of its own.
+fn streams() -> impl Strategy<Value = Vec<Stream>> {
+    let reports = (-200..200_i64, vec(draft(), 0..50)).prop_map(|(beginning, drafts)| timed(beginning, &drafts));
+    let lateness = prop_oneof![2 => Just(Some(0)), 8 => (1..200_u32).prop_map(Some), 1 => Just(None)];
+    vec((lateness, reports), 1..5)
+}
+
+/// Some of the cells and windows that streams touch.
+fn some_keys(windows: Windows, streams: &[Stream]) -> BTreeSet<(String, i64)> {
+    let (counts, selects) = (|_: &Report| true, |_: &str, _| true);
+    let mut naive = Naive::new(windows, &counts, &selects);
+    for (lateness, reports) in streams {
+        naive.add_partition(*lateness, reports);
+    }
+    let on_time = naive.rows().into_iter().map(|row| (row.1, row.0));
+    let keys: BTreeSet<_> = on_time.chain(naive.late().into_iter().map(|pair| (pair.0, pair.1))).collect();
+    keys.into_iter().step_by(2).collect()
+}
+
+proptest! {
+    #![proptest_config(config(384))]
+
+    #[test]
+    fn the_engine_equals_the_naive_one_and_emits_each_window_once_in_order_as_soon_as_no_partition_can_add_to_it(
+        windows in windows(),
+        streams in streams(),
+        turns in vec((0..12_usize, prop::bool::weighted(0.3)), 200),
+        looks_ahead in any::<bool>(),
+        (since, until) in (option::weighted(0.2, -100..300_i64), option::weighted(0.2, -100..300_i64)),
+        selects_keys in prop::bool::weighted(0.2),
+    ) {
+        let keys = selects_keys.then(|| some_keys(windows, &streams));
+        let counts = |_: &Report| true;
+        let selects = |cell: &str, start: i64| {
+            let end = start + i64::from(windows.length);
+            since.is_none_or(|since| since <= start)
+                && until.is_none_or(|until| end <= until)
+                && keys.as_ref().is_none_or(|keys| keys.contains(&(cell.to_owned(), start)))
+        };
+        let mut naive = Naive::new(windows, &counts, &selects);
+        for (lateness, reports) in &streams {
+            naive.add_partition(*lateness, reports);
+        }
+        let rows = naive.rows();
+        let only = keys.as_ref().map(|keys| keys.iter().map(|(cell, start)| (cell.parse().unwrap(), *start)).collect());
+        let mut bench = Bench {
+            windows,
+            engine: Engine::new(windows.spec(), Selection { since, until, only }),
+            partitions: streams.iter().map(|stream| Partition::new(stream, looks_ahead)).collect(),
+            emitted: Vec::new(),
+            late: Vec::new(),
+            closed: NO_WATERMARK,
+        };
+        for (turn, closes) in turns {
+            bench.feed(turn);
+            if closes {
+                bench.close();
+                prop_assert_eq!(bench.emitted(), bench.due(&rows));
+            }
+        }
+        while bench.feed(0) {}
+        bench.close();
+        prop_assert_eq!(bench.emitted(), rows);
+        prop_assert_eq!(bench.engine.pairs(), naive.pairs);
+        bench.late.sort();
+        prop_assert_eq!(bench.late, naive.late());
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Fates of sentences
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// Sentences, parts, clocks, times, remarks and damage, glued or on lines of their own.
+fn debris() -> impl Strategy<Value = Vec<u8>> {
+    let whole = draft().prop_map(|draft| timed(BEGINNING, &[draft])[0].tagged_sentence().into_bytes());
+    let piece = prop_oneof![
+        6 => whole,
+        6 => part(),
+        3 => (prop_oneof![part(), clock_line()], damage()).prop_map(|(bytes, damage)| damage.applied_to(bytes)),
+        3 => clock_line(),
+        3 => remark(),
+        1 => vec(any::<u8>(), 0..20),
+    ];
+    let end = prop_oneof![
+        12 => Just(&b"\n"[..]),
+        4 => Just(&b"\r\n"[..]),
+        2 => Just(&b"\r"[..]),
+        1 => Just(&b"\n\n"[..]),
+        4 => Just(&b""[..]),
+    ];
+    vec((piece, end), 0..60)
+        .prop_map(|pieces| pieces.into_iter().flat_map(|(piece, end)| [piece, end.to_vec()].concat()).collect())
+}
+
+/// A part of a message, which others may or may not complete: few sequence ids, channels, groups and sources.
+fn part() -> impl Strategy<Value = Vec<u8>> {
+    let tags = (
+        option::of(select(vec!["r1", "r2"])),
+        option::weighted(0.3, select(vec!["7", "8"])),
+        option::weighted(0.7, select(vec![0, 1, 59, 61, 200])),
+        any::<bool>(),
+    );
+    let particulars = encode::Particulars { name: "A SHIP", ..encode::Particulars::default() };
+    let static_and_voyage = encode::static_and_voyage(219_000_001, &particulars);
+    let position =
+        encode::Position { mmsi: 219_000_002, lon: 6_600_000, lat: 34_500_000, ..encode::Position::default() };
+    let bits = select(vec![static_and_voyage, encode::class_b_extended(&position, &particulars)]);
+    let formatter = prop_oneof![6 => Just("VDM"), 1 => Just("VDO")];
+    let address = (formatter, option::weighted(0.8, 0..2_u8), select(vec!['A', 'B']), select(vec![20, 28, 40]));
+    (bits, address, any::<Index>(), tags).prop_map(|(bits, (formatter, sequence, channel, characters), which, tags)| {
+        let parts = encode::sentences("AI", formatter, &bits, sequence, Some(channel), characters);
+        let number = which.index(parts.len());
+        let (source, group, seconds, tagged) = tags;
+        let time = seconds.map(|seconds| (BEGINNING + seconds).to_string());
+        let group = group.map(|group| format!("{}-{}-{group}", number + 1, parts.len()));
+        let fields: Vec<(&str, &str)> = [("s", source), ("c", time.as_deref()), ("g", group.as_deref())]
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect();
+        let tag = if tagged && !fields.is_empty() { encode::tag_block(&fields) } else { String::new() };
+        (tag + &parts[number]).into_bytes()
+    })
+}
+
+/// What shows a time to the sentences that follow it.
+fn clock_line() -> impl Strategy<Value = Vec<u8>> {
+    let utc = encode::Utc::from_unix(BEGINNING as u32);
+    let base_station = encode::base_station(2_190_001, 6_600_000, 34_500_000, utc);
+    let announced = "AIVDM,1,1,,A,13tfEWhP0j0nNE0Q12H3Q?vt0000,0";
+    select(vec![
+        encode::sentences("BS", "VDM", &base_station, None, Some('A'), encode::MAX_PAYLOAD_CHARS).concat(),
+        encode::sentence('$', "GPZDA,221327.00,14,11,2023,00,00"),
+        encode::sentence('$', "GPRMC,221327,A,5730.0,N,01100.0,E,0.0,0.0,141123,,"),
+        encode::sentence('$', "PGHP,1,2023,11,14,22,13,27,11,219,,2190067,1,66")
+            + "\n"
+            + &encode::sentence('!', announced),
+        encode::tag_block(&[("s", "r1"), ("c", "1700000007")]),
+        encode::tag_block(&[("c", "1700000067000")]) + "\n",
+    ])
+    .prop_map(String::into_bytes)
+}
+
+fn remark() -> impl Strategy<Value = Vec<u8>> {
+    let texts = [
+        "",
+        "# a comment",
+        "receiver restarted",
+        "[2023-11-14 22:13:27.141] ",
+        "20231114 22:13:27.0030\t",
+        ",r003669945,1700000045",
+        "!AIVDM,1,1,,A,",
+        "\\s:r1,c:1700000043",
+        "\u{feff}",
+    ];
+    select(texts.to_vec()).prop_map(|text| text.as_bytes().to_vec())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Changed(Index, u8),
+    Lost(Index),
+    Gained(Index, u8),
+    CutOff(Index),
+}
+
+impl Damage {
+    fn applied_to(self, mut bytes: Vec<u8>) -> Vec<u8> {
+        let length = bytes.len();
+        match self {
+            Self::Changed(place, byte) => bytes[place.index(length)] = byte,
+            Self::Lost(place) => drop(bytes.remove(place.index(length))),
+            Self::Gained(place, byte) => bytes.insert(place.index(length), byte),
+            Self::CutOff(place) => bytes.truncate(place.index(length)),
+        }
+        bytes
+    }
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        (any::<Index>(), telling_byte()).prop_map(|(place, byte)| Damage::Changed(place, byte)),
+        any::<Index>().prop_map(Damage::Lost),
+        (any::<Index>(), telling_byte()).prop_map(|(place, byte)| Damage::Gained(place, byte)),
+        any::<Index>().prop_map(Damage::CutOff),
+    ]
+}
+
+/// Any byte, but above all those that mean something.
+fn telling_byte() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => select(b"!$\\*,:;-.\r\n 0123456789AVDMOcsgGZ".to_vec()), 1 => any::<u8>()]
+}
+
+fn decode_options() -> impl Strategy<Value = decode::Options> {
+    let clock = select(vec![None, Some(Clock::BaseStation), Some(Clock::Sentences), Some(Clock::Previous)]);
+    let mode = select(vec![EventTimeMode::Received, EventTimeMode::UtcSecond, EventTimeMode::Arrival]);
+    let all_types: MessageTypes = MessageType::ALL.into_iter().collect();
+    let types = select(vec![MessageTypes::LIVE_PIPELINE, all_types]);
+    (types, any::<[bool; 4]>(), mode, clock).prop_map(
+        |(types, [own_ship, require, zoned, started], event_time, clock)| decode::Options {
+            types,
+            own_ship,
+            require_tag_checksum: require,
+            zone: zoned.then(|| "+02:00".parse().unwrap()),
+            event_time,
+            clock,
+            start: started.then(|| Timestamp::from_seconds(BEGINNING).unwrap()),
+        },
+    )
+}
+
+/// Line, MMSI, time and sentences of an accepted report.
+type Heard = (u64, u32, Timestamp, Vec<String>);
+
+fn heard(accepted: &Accepted<'_>) -> Heard {
+    (accepted.line, accepted.report.mmsi, accepted.time, accepted.raw.to_strings())
+}
+
+fn decoded<'a>(options: &decode::Options, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Tally, Vec<Heard>) {
+    let mut decoder = Decoder::new(options.clone());
+    let mut reports = Vec::new();
+    for chunk in chunks {
+        decoder.lines(chunk, |accepted| reports.push(heard(&accepted)));
+    }
+    (decoder.finish(), reports)
+}
+
+/// Where lines end: behind LF, CRLF and CR.
+fn line_ends(bytes: &[u8]) -> Vec<usize> {
+    let ends_line = |end: &usize| {
+        let after_cr = bytes[end - 1] == b'\r' && bytes.get(*end) != Some(&b'\n');
+        bytes[end - 1] == b'\n' || after_cr
+    };
+    (1..=bytes.len()).filter(ends_line).collect()
+}
+
+/// Cuts bytes at the line ends that `cuts` picks, over and over.
+fn cut_at_line_ends<'a>(bytes: &'a [u8], cuts: &[bool]) -> Vec<&'a [u8]> {
+    let chosen = line_ends(bytes).into_iter().zip(cuts.iter().cycle()).filter(|(_, cut)| **cut).map(|(end, _)| end);
+    cut_at(bytes, chosen)
+}
+
+fn cut_at(bytes: &[u8], ends: impl IntoIterator<Item = usize>) -> Vec<&[u8]> {
+    let mut start = 0;
+    let chunk = |end| {
+        let chunk = &bytes[start..end];
+        start = end;
+        chunk
+    };
+    ends.into_iter().chain([bytes.len()]).map(chunk).collect()
+}
+
+/// "Each sentence has exactly one: accepted, part of a message, rejected(kind), ignored(kind)."
+fn fates(tally: &Tally) -> u64 {
+    tally.accepted + tally.parts + tally.all_rejected() + tally.all_ignored()
+}
+
+/// Feeds chunks as records: some come twice, some cannot be unpacked.
+fn decoded_as_records(options: decode::Options, chunks: &[(&[u8], RecordKind)]) -> Tally {
+    let mut decoder = Decoder::new(options);
+    for (number, (chunk, kind)) in chunks.iter().enumerate() {
+        let arrival = match kind {
+            RecordKind::Bad => {
+                decoder.bad_record();
+                continue;
+            }
+            RecordKind::Duplicate => {
+                decoder.duplicate_record();
+                continue;
+            }
+            RecordKind::Arrived(seconds) => Timestamp::from_seconds(BEGINNING + seconds),
+            RecordKind::Undated => None,
+        };
+        let record =
+            Record { arrival, shard: Arc::from("shard"), sequence: number.to_string().into(), sub_sequence: None };
+        decoder.record(chunk, &record, |accepted| drop(heard(&accepted)));
+    }
+    decoder.finish()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum RecordKind {
+    /// So many seconds after the beginning.
+    Arrived(i64),
+    Undated,
+    Duplicate,
+    Bad,
+}
+
+/// Gives at most so many bytes at a time, over and over.
+struct Trickle {
+    bytes: io::Cursor<Vec<u8>>,
+    sizes: Vec<usize>,
+    reads: usize,
+}
+
+impl Read for Trickle {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = self.sizes[self.reads % self.sizes.len()].min(buffer.len());
+        self.reads += 1;
+        self.bytes.read(&mut buffer[..most])
+    }
+}
+
+/// Decodes what a reader gives.
+fn decoded_through(mut reader: Reader, options: &decode::Options) -> (Tally, Vec<Heard>) {
+    let mut decoder = Decoder::new(options.clone());
+    let mut reports = Vec::new();
+    loop {
+        match reader.next_chunk().unwrap() {
+            Chunk::Lines(lines) => decoder.lines(lines, |accepted| reports.push(heard(&accepted))),
+            Chunk::End => return (decoder.finish(), reports),
+            other => panic!("{other:?} from a file of lines"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(512))]
+
+    #[test]
+    fn every_sentence_has_one_fate_whatever_the_chunks(
+        bytes in debris(),
+        cuts in vec(any::<bool>(), 1..10),
+        options in decode_options(),
+    ) {
+        let (tally, reports) = decoded(&options, [&bytes[..]]);
+        let ends = line_ends(&bytes);
+        let last_line_lacks_its_end = ends.last().map_or(!bytes.is_empty(), |end| *end < bytes.len());
+        prop_assert_eq!(tally.lines, ends.len() as u64 + u64::from(last_line_lacks_its_end));
+        prop_assert_eq!(tally.items, fates(&tally));
+        prop_assert!(tally.items >= tally.lines, "a line without a fate: {:?}", &tally);
+        prop_assert_eq!(tally.accepted, reports.len() as u64);
+        prop_assert_eq!(decoded(&options, cut_at_line_ends(&bytes, &cuts)), (tally, reports));
+    }
+
+    #[test]
+    fn every_sentence_of_a_record_has_one_fate(
+        bytes in debris(),
+        cuts in vec(any::<bool>(), 1..10),
+        kinds in vec(prop_oneof![
+            6 => (-700..700_i64).prop_map(RecordKind::Arrived),
+            1 => Just(RecordKind::Undated),
+            1 => Just(RecordKind::Duplicate),
+            1 => Just(RecordKind::Bad),
+        ], 1..10),
+        options in decode_options(),
+    ) {
+        let chunks = cut_at_line_ends(&bytes, &cuts).into_iter().zip(kinds.iter().copied().cycle());
+        let chunks: Vec<(&[u8], RecordKind)> = chunks.collect();
+        let tally = decoded_as_records(options, &chunks);
+        prop_assert_eq!(tally.items, fates(&tally));
+        prop_assert_eq!(tally.lines, chunks.len() as u64);
+    }
+
+    #[test]
+    fn sentences_have_the_fates_that_they_were_written_for(log in log()) {
+        let types = MessageType::ALL.into_iter().collect();
+        let (tally, _) = decoded(&decode::Options { types, ..decode::Options::default() }, [&log.bytes()[..]]);
+        prop_assert_eq!(tally.lines, log.lines().len() as u64);
         prop_assert_eq!(tally.accepted, log.accepted().len() as u64);
+        prop_assert_eq!(tally.parts, log.count(|form| matches!(form, Form::TwoSentences { .. })));
+        let rejected = |kind| tally.rejected(kind).number;
+        prop_assert_eq!(rejected(Reject::ChecksumBad), log.count(|form| matches!(form, Form::BadChecksum)));
+        prop_assert_eq!(rejected(Reject::NoEventTime), log.count(|form| matches!(form, Form::NoTime)));
+        let ignored = |kind| tally.ignored(kind).number;
+        prop_assert_eq!(ignored(Ignore::NoPosition), log.count(|form| matches!(form, Form::NoPosition)));
+        prop_assert_eq!(ignored(Ignore::OwnShip), log.count(|form| matches!(form, Form::OwnShip)));
+        let noise = ignored(Ignore::Text) + ignored(Ignore::Comment) + ignored(Ignore::OtherSentence);
+        prop_assert_eq!(noise, log.count(|form| matches!(form, Form::Noise(_))));
+    }
+
+    #[test]
+    fn a_decoder_survives_any_bytes_cut_anywhere(
+        bytes in prop_oneof![vec(telling_byte(), 0..400), vec(any::<u8>(), 0..400), debris()],
+        cuts in vec(any::<Index>(), 0..6),
+        options in decode_options(),
+    ) {
+        let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        ends.sort_unstable();
+        let (tally, _) = decoded(&options, cut_at(&bytes, ends));
+        prop_assert_eq!(tally.items, fates(&tally));
+    }
+}
+
+proptest! {
+    #![proptest_config(config(128))]
+
+    #[test]
+    fn a_reader_gives_every_line_whole_however_its_bytes_trickle_in(
+        debris in vec(debris(), 1..4),
+        long_line in option::weighted(0.3, 65_530..65_545_usize),
+        chunk_bytes in select(vec![7_usize, 64, 1000, 65_536, 65_537, 256 * 1024]),
+        sizes in vec(prop_oneof![1..100_usize, Just(65_536)], 1..5),
+        (digest, ahead) in any::<(bool, bool)>(),
+        options in decode_options(),
+    ) {
+        // A comment first, so that what follows is taken for neither compressed data nor UTF-16.
+        let long_line = long_line.map_or(Vec::new(), |length| vec![b'x'; length]);
+        let bytes = [&b"# a log\n"[..], &debris.join(&long_line[..])].concat();
+        let stored = Trickle { bytes: io::Cursor::new(bytes.clone()), sizes, reads: 0 };
+        let reader = Reader::new("a log".to_owned(), Box::new(stored), ReadOptions { chunk_bytes, digest }).unwrap();
+        let reader = if ahead { reader.read_ahead() } else { reader };
+        prop_assert_eq!(decoded_through(reader, &options), decoded(&options, [&bytes[..]]));
     }
 }

@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use support::{count, finish, ais_replay, rows, run, run_with_summary, shared};
+use support::{ais_replay, count, finish, rows, run, run_with_summary, shared};
 
 /// Flags for the logs that carry no time, or not on every line.
 const NO_TIME: [&str; 2] = ["--start", "2020-01-01T00:00:00Z"];
@@ -97,7 +97,8 @@ fn clocks_inside_a_log_give_every_later_report_a_time() {
         ("docker-gpsd-timestamp__norwegian.raw", "previous", "2024"),
     ] {
         let path = data.join(file);
-        let (ran, summary) = run_with_summary(&["file", path.to_str().unwrap(), "--clock", clock, "--types", "1,2,3,18,19"]);
+        let (ran, summary) =
+            run_with_summary(&["file", path.to_str().unwrap(), "--clock", clock, "--types", "1,2,3,18,19"]);
         let untimed = count(&summary, "rejected", "no_event_time");
         let filtered = summary["filtered"]["types"].as_u64().unwrap();
         let accepted = summary["accepted"].as_u64().unwrap() - filtered;
@@ -118,7 +119,9 @@ fn every_case_has_its_outcome() {
         let name = expect.file_name().unwrap().to_str().unwrap().strip_suffix(".expect.json").unwrap();
         let input = names
             .iter()
-            .find(|path| *path != expect && path.file_name().unwrap().to_str().unwrap().starts_with(&format!("{name}.")))
+            .find(|path| {
+                *path != expect && path.file_name().unwrap().to_str().unwrap().starts_with(&format!("{name}."))
+            })
             .unwrap();
         let expected: Value = serde_json::from_str(&std::fs::read_to_string(expect).unwrap()).unwrap();
         let mut arguments = vec!["file", input.to_str().unwrap(), "--format", "csv"];
@@ -141,7 +144,11 @@ fn every_case_has_its_outcome() {
             })
             .collect();
         assert_eq!(rows(&ran.stdout), wanted, "{name}: {}", ran.stderr);
-        assert_eq!(summary["accepted"].as_u64().unwrap(), expected["events"].as_array().unwrap().len() as u64, "{name}");
+        assert_eq!(
+            summary["accepted"].as_u64().unwrap(),
+            expected["events"].as_array().unwrap().len() as u64,
+            "{name}"
+        );
         assert_eq!(ran.status, 0, "{name}: {}", ran.stderr);
         assert_one_fate_each(&summary, name);
         assert_case(name, &ran.stderr, &summary);

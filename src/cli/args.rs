@@ -26,8 +26,10 @@ const STYLES: Styles = Styles::styled()
 /// how fast the ships were.
 #[derive(Debug, Parser)]
 #[command(name = "ais-replay", version, styles = STYLES, max_term_width = 100)]
-#[command(after_help = "Exit status: 0 complete; 1 failed, or nothing could be used, or --strict and something was rejected or late; \
-2 wrong usage; 3 verify found a difference; 130 interrupted.")]
+#[command(
+    after_help = "Exit status: 0 complete; 1 failed, or nothing could be used, or --strict and something was rejected or late; \
+2 wrong usage; 3 verify found a difference; 130 interrupted."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -50,7 +52,7 @@ pub enum Command {
 }
 
 /// Flags of every command.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Messages")]
 pub struct ConsoleArgs {
     /// Tell only errors: no progress, no summary
@@ -67,9 +69,10 @@ pub struct ConsoleArgs {
 }
 
 /// When messages are coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal.
+    #[default]
     Auto,
     /// Always.
     Always,
@@ -111,7 +114,13 @@ pub struct ReplayArgs {
     pub slide: Option<Span>,
 
     /// How long windows wait for reports that come out of order, by the reports' own time; or 'unbounded'
-    #[arg(long, value_name = "SPAN", default_value = "unbounded", env = "ALLOWED_LATENESS_SECONDS", help_heading = "Windows")]
+    #[arg(
+        long,
+        value_name = "SPAN",
+        default_value = "unbounded",
+        env = "ALLOWED_LATENESS_SECONDS",
+        help_heading = "Windows"
+    )]
     pub lateness: Lateness,
 
     /// Length of the cells' geohash, 1 to 12
@@ -133,7 +142,13 @@ pub struct ReplayArgs {
     pub types: Vec<MessageType>,
 
     /// Only reports in this box of decimal degrees, edges included; west may lie beyond east, over the 180th meridian
-    #[arg(long, value_name = "W,S,E,N", allow_hyphen_values = true, env = "AIS_REPLAY_BBOX", help_heading = "Selection")]
+    #[arg(
+        long,
+        value_name = "W,S,E,N",
+        allow_hyphen_values = true,
+        env = "AIS_REPLAY_BBOX",
+        help_heading = "Selection"
+    )]
     pub bbox: Option<BoundingBox>,
 
     /// Only cells that begin with this; repeatable
@@ -145,11 +160,23 @@ pub struct ReplayArgs {
     pub only: Option<PathBuf>,
 
     /// How event time is made of the times that are known
-    #[arg(long, value_name = "HOW", default_value = "received", env = "AIS_REPLAY_EVENT_TIME", help_heading = "Event time")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "received",
+        env = "AIS_REPLAY_EVENT_TIME",
+        help_heading = "Event time"
+    )]
     pub event_time: EventTimeArg,
 
     /// Zone of local times in the log: a name such as Europe/Oslo, or a distance from UTC such as +02:00
-    #[arg(long, value_name = "ZONE", allow_hyphen_values = true, env = "AIS_REPLAY_TIME_ZONE", help_heading = "Event time")]
+    #[arg(
+        long,
+        value_name = "ZONE",
+        allow_hyphen_values = true,
+        env = "AIS_REPLAY_TIME_ZONE",
+        help_heading = "Event time"
+    )]
     pub time_zone: Option<Zone>,
 
     /// What gives the time to lines that have none
@@ -161,7 +188,13 @@ pub struct ReplayArgs {
     pub start: Option<TimeArg>,
 
     /// What to do with TAG blocks whose checksum is wrong or missing
-    #[arg(long, value_name = "WHAT", default_value = "ignore", env = "AIS_REPLAY_TAG_CHECKSUM", help_heading = "Reading")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "ignore",
+        env = "AIS_REPLAY_TAG_CHECKSUM",
+        help_heading = "Reading"
+    )]
     pub tag_checksum: TagChecksumArg,
 
     /// Count the receiver's own ship (VDO sentences) too
@@ -175,9 +208,11 @@ pub struct ReplayArgs {
 }
 
 fn parse_type(text: &str) -> Result<MessageType, String> {
-    text.trim().parse().ok().and_then(MessageType::from_number).ok_or_else(|| {
-        format!("'{text}' is no type of position report: 1, 2, 3, 9, 18, 19 or 27")
-    })
+    text.trim()
+        .parse()
+        .ok()
+        .and_then(MessageType::from_number)
+        .ok_or_else(|| format!("'{text}' is no type of position report: 1, 2, 3, 9, 18, 19 or 27"))
 }
 
 /// How event time is made.

@@ -36,7 +36,9 @@ pub fn run(args: &FileArgs, from_environment: Vec<FromEnvironment>, console: Con
     notes.iter().for_each(|note| console.note(note));
     plan.read.digest = args.output.late.is_some() && !args.output.dry_run;
     let mut warnings: Vec<String> = Vec::new();
-    warnings.extend(found.repeated.iter().map(|path| format!("{} is given more than once: it is read once", path.display())));
+    warnings.extend(
+        found.repeated.iter().map(|path| format!("{} is given more than once: it is read once", path.display())),
+    );
     warnings.extend(found.passed_over.iter().map(|path| format!("{} is no file: it was passed over", path.display())));
     replay(&found.inputs, &plan, &args.output, from_environment, warnings, console)
 }
@@ -136,7 +138,12 @@ impl Files {
         }
         for target in targets {
             if let Target::Csv(path) = target {
-                let fail = || format!("{} is written, but the record of what was reconciled into the old one is still there", path.display());
+                let fail = || {
+                    format!(
+                        "{} is written, but the record of what was reconciled into the old one is still there",
+                        path.display()
+                    )
+                };
                 reconcile::forget_record(path).with_context(fail)?;
             }
         }
@@ -185,8 +192,7 @@ fn refuse_clashes(inputs: &[Input], targets: &[Target], output: &OutputArgs) -> 
         Target::Csv(path) => Some(path.as_path()),
         Target::Stdout => None,
     });
-    let outputs: Vec<&Path> =
-        csv.chain(output.late.as_deref()).chain(output.summary.as_deref()).collect();
+    let outputs: Vec<&Path> = csv.chain(output.late.as_deref()).chain(output.summary.as_deref()).collect();
     if targets.iter().filter(|target| **target == Target::Stdout).count() > 1 {
         return Err(Usage("--to stdout is given twice".to_owned()));
     }
@@ -212,7 +218,9 @@ fn explain(error: RunError, targets: &[Target], closed: bool) -> anyhow::Error {
     };
     let to_stdout = targets.contains(&Target::Stdout) && !closed;
     let written = match windows_emitted {
-        1.. if to_stdout => format!("{windows_emitted} windows were already printed, each of them complete; no file was written"),
+        1.. if to_stdout => {
+            format!("{windows_emitted} windows were already printed, each of them complete; no file was written")
+        }
         _ => "nothing was written".to_owned(),
     };
     anyhow::Error::from(error).context(written)

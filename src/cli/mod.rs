@@ -10,10 +10,11 @@ pub mod verify;
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::sink::{SinkError, atomic};
-use args::{Cli, Command};
+use args::{Cli, Command, ConsoleArgs};
 use console::Console;
 
 /// How a command ended, as an exit status.
@@ -41,13 +42,14 @@ pub struct Usage(pub String);
 /// Runs the command that the arguments name.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Status {
-    let matches = match Cli::command().try_get_matches_from(arguments) {
-        Ok(matches) => matches,
-        Err(error) => return say(&error),
-    };
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => return say(&error),
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let parsed = Cli::command().try_get_matches_from(&arguments).and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        Ok((cli, matches))
+    });
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return say(&error, &arguments),
     };
     let console = Console::new(cli.console);
     remove_temporary_files_when_interrupted(console);
@@ -62,10 +64,30 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Status {
     }
 }
 
-fn say(error: &clap::Error) -> Status {
+fn say(error: &clap::Error, arguments: &[OsString]) -> Status {
     // Help goes to standard output, and whoever closed that has enough.
     let _ = error.print();
+    if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg)
+        && let Some(variable) = variable_behind(flag, arguments)
+    {
+        Console::new(ConsoleArgs::default())
+            .hint(format_args!("the value comes from the environment variable {variable}"));
+    }
     if error.use_stderr() { Status::Usage } else { Status::Complete }
+}
+
+/// The environment variable that gave a flag its value, for a flag as clap writes it, such as `--window <SPAN>`.
+fn variable_behind(flag: &str, arguments: &[OsString]) -> Option<String> {
+    let name = flag.split_whitespace().next()?;
+    let given = |argument: &OsString| argument.to_string_lossy().split('=').next() == Some(name);
+    if arguments.iter().any(given) {
+        return None;
+    }
+    let command = Cli::command();
+    let commands = std::iter::once(&command).chain(command.get_subcommands());
+    let mut flags = commands.flat_map(clap::Command::get_arguments);
+    let variable = flags.find(|known| known.get_long() == name.strip_prefix("--"))?.get_env()?;
+    std::env::var_os(variable).map(|_| variable.to_string_lossy().into_owned())
 }
 
 fn fail(error: &anyhow::Error, console: Console) -> Status {

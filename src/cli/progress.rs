@@ -19,9 +19,9 @@ impl Bar {
     pub fn new(console: Console, stored_bytes: Option<u64>) -> Self {
         let bar = console.shows_progress().then(|| {
             let bar = match stored_bytes {
-                Some(bytes) => ProgressBar::new(bytes).with_style(style(
-                    "{bar:28} {bytes} of {total_bytes}  {msg}  {left}",
-                )),
+                Some(bytes) => {
+                    ProgressBar::new(bytes).with_style(style("{bar:28} {bytes} of {total_bytes}  {msg}  {left}"))
+                }
                 None => ProgressBar::new_spinner().with_style(style("{spinner} {bytes}  {msg}")),
             };
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));

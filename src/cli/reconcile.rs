@@ -32,11 +32,14 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
         console.note(format_args!("{what}: printed as increments; --into csv:PATH adds them to a result"));
         return Ok(Status::Complete);
     };
-    let Added { merged, new } = increments.add_into(path, args.again, args.dry_run).map_err(|error| {
-        let repeated = matches!(error, ReconcileError::Repeated { .. });
-        let error = anyhow::Error::from(error);
-        if repeated { error.context("nothing was added; --again adds a file once more") } else { error }
-    }).with_context(|| format!("cannot reconcile into {}", path.display()))?;
+    let Added { merged, new } = increments
+        .add_into(path, args.again, args.dry_run)
+        .map_err(|error| {
+            let repeated = matches!(error, ReconcileError::Repeated { .. });
+            let error = anyhow::Error::from(error);
+            if repeated { error.context("nothing was added; --again adds a file once more") } else { error }
+        })
+        .with_context(|| format!("cannot reconcile into {}", path.display()))?;
     let verb = if args.dry_run { "would change" } else { "changed" };
     console.note(format_args!("{what}: {verb} {merged} rows of {} and added {new}", path.display()));
     Ok(Status::Complete)

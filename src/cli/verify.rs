@@ -11,9 +11,9 @@ use super::settings::{self, Resolved};
 use crate::cell::Cell;
 use crate::row::Row;
 use crate::run::{self, Output, Plan, Progress};
+use crate::sink::SinkError;
 use crate::sink::late::LateReport;
 use crate::sink::rows::{Form, RowWriter};
-use crate::sink::SinkError;
 use crate::source::file;
 use crate::verify::{self, Difference, Reference};
 
@@ -122,7 +122,13 @@ fn print_differences(
         Some(VerifyForm::Csv) => {
             let mut csv = csv::Writer::from_writer(out);
             csv.write_record([
-                "cell", "window_start", "in_count", "in_sog_sum", "in_sog_missing", "against_count", "against_sog_sum",
+                "cell",
+                "window_start",
+                "in_count",
+                "in_sog_sum",
+                "in_sog_missing",
+                "against_count",
+                "against_sog_sum",
                 "against_sog_missing",
             ])?;
             for difference in differences {

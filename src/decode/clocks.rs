@@ -65,7 +65,13 @@ mod tests {
         assert_eq!(printed(sentence_time(rmc)).as_deref(), Some("2009-08-01T19:49:13Z"));
         let zda = b"GPZDA,072914.00,31,05,2018,-03,00";
         assert_eq!(printed(sentence_time(zda)).as_deref(), Some("2018-05-31T07:29:14Z"));
-        for body in [&b"GPRMC,194913.00,V,,,,,,,010809,,,N"[..], b"GPRMC,,V,,,,,,,,,,N", b"GPZDA,,,,,,", b"GPZDA", b"GPZDA,\xff,1"] {
+        for body in [
+            &b"GPRMC,194913.00,V,,,,,,,010809,,,N"[..],
+            b"GPRMC,,V,,,,,,,,,,N",
+            b"GPZDA,,,,,,",
+            b"GPZDA",
+            b"GPZDA,\xff,1",
+        ] {
             assert_eq!(sentence_time(body), None);
         }
     }
@@ -73,7 +79,10 @@ mod tests {
     #[test]
     fn base_stations() {
         assert_eq!(printed(base_station_time(b"402R3WiuMj0k\xff", 0)), None);
-        assert_eq!(printed(base_station_time(b"403OtUAv6gEcaoNubBCQ2wO028HW", 0)).as_deref(), Some("2017-10-30T21:43:41Z"));
+        assert_eq!(
+            printed(base_station_time(b"403OtUAv6gEcaoNubBCQ2wO028HW", 0)).as_deref(),
+            Some("2017-10-30T21:43:41Z")
+        );
         // Month 15, year 4161; and a station without a clock.
         assert_eq!(base_station_time(b"402R36T47oF>N0nNE0Q12H700000", 0), None);
         assert_eq!(base_station_time(b"402R36@000Htt<tSF0l4Q@100`Pq", 0), None);

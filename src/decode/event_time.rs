@@ -73,7 +73,12 @@ impl Timekeeper {
 
     /// The event time of a report. `own` is the time of its TAG block or line, `arrival` that of its record.
     #[inline]
-    pub fn event_time(&mut self, own: Option<Timestamp>, arrival: Option<Timestamp>, utc_second: Option<u8>) -> EventTime {
+    pub fn event_time(
+        &mut self,
+        own: Option<Timestamp>,
+        arrival: Option<Timestamp>,
+        utc_second: Option<u8>,
+    ) -> EventTime {
         if self.mode == EventTimeMode::Arrival {
             return arrival.map_or(EventTime::Unknown, EventTime::At);
         }
@@ -127,7 +132,10 @@ mod tests {
             EventTime::At(time) => time.seconds() - 1_700_000_040,
             other => panic!("{other:?}"),
         };
-        assert_eq!([Some(0), Some(25), Some(50), Some(15), Some(10), None, Some(40)].map(&mut lead), [0, 25, 50, 75, 70, 70, 100]);
+        assert_eq!(
+            [Some(0), Some(25), Some(50), Some(15), Some(10), None, Some(40)].map(&mut lead),
+            [0, 25, 50, 75, 70, 70, 100]
+        );
         assert_eq!(lead(Some(10)), 130, "of two equally near instants, the later");
     }
 

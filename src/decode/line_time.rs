@@ -23,7 +23,9 @@ impl std::str::FromStr for Zone {
         if let Some((offset, b"")) = utc_offset(text.as_bytes()) {
             return Ok(Self::Fixed(offset));
         }
-        Err(format!("'{text}' is neither a zone of the IANA database such as Europe/Oslo nor a distance from UTC such as +02:00"))
+        Err(format!(
+            "'{text}' is neither a zone of the IANA database such as Europe/Oslo nor a distance from UTC such as +02:00"
+        ))
     }
 }
 
@@ -194,9 +196,7 @@ fn leading_digits(text: &[u8]) -> usize {
 fn number(text: &mut &[u8], length: usize) -> Option<u32> {
     let (digits, rest) = text.split_at_checked(length)?;
     *text = rest;
-    digits.iter().try_fold(0, |number, byte| {
-        byte.is_ascii_digit().then(|| number * 10 + u32::from(byte - b'0'))
-    })
+    digits.iter().try_fold(0, |number, byte| byte.is_ascii_digit().then(|| number * 10 + u32::from(byte - b'0')))
 }
 
 /// Takes the separator off the front, if there is to be one.
@@ -240,7 +240,9 @@ mod tests {
     }
 
     fn at(text: &str) -> LineTime {
-        LineTime::At(Timestamp::from_nanos(chrono::DateTime::parse_from_rfc3339(text).unwrap().timestamp_nanos_opt().unwrap()))
+        LineTime::At(Timestamp::from_nanos(
+            chrono::DateTime::parse_from_rfc3339(text).unwrap().timestamp_nanos_opt().unwrap(),
+        ))
     }
 
     #[test]
@@ -288,9 +290,23 @@ mod tests {
 
     #[test]
     fn other_numbers_are_no_times() {
-        for text in ["", "0", "12345678", "2024", "2024-13-01 00:00:00", "2024-01-01", "20240101", "x1700000040", "1700000040x",
-            "2024-01-01 25:00:00", ",s12345,d-103", "2024-1-1 00:00:00", "20240101T", "4102444800", "99999999999999999999999"]
-        {
+        for text in [
+            "",
+            "0",
+            "12345678",
+            "2024",
+            "2024-13-01 00:00:00",
+            "2024-01-01",
+            "20240101",
+            "x1700000040",
+            "1700000040x",
+            "2024-01-01 25:00:00",
+            ",s12345,d-103",
+            "2024-1-1 00:00:00",
+            "20240101T",
+            "4102444800",
+            "99999999999999999999999",
+        ] {
             assert_eq!(find(text), LineTime::Absent, "{text}");
         }
     }
@@ -309,9 +325,13 @@ mod tests {
     fn pghp() {
         let read = |text: &str| read_pghp(text.as_bytes()).map(|(time, checksum)| (LineTime::At(time), checksum));
         assert_eq!(read("PGHP,1,2013,11,12,12,0,0,11,219,,2190067,1,62"), Some((at("2013-11-12T12:00:00.011Z"), 0x62)));
-        for text in ["PGHP,1", "PGHP,1,2013,11,12,12,0,0,11,219,,2190067,1,6", "PGHP,1,2013,13,12,12,0,0,11,219,,2190067,1,62",
-            "PGHP,2,2013,11,12,12,0,0,11,219,,2190067,1,62", "PGHP,1,2013,11,12,12,0,0,11111,219,,2190067,1,62"]
-        {
+        for text in [
+            "PGHP,1",
+            "PGHP,1,2013,11,12,12,0,0,11,219,,2190067,1,6",
+            "PGHP,1,2013,13,12,12,0,0,11,219,,2190067,1,62",
+            "PGHP,2,2013,11,12,12,0,0,11,219,,2190067,1,62",
+            "PGHP,1,2013,11,12,12,0,0,11111,219,,2190067,1,62",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }

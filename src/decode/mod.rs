@@ -446,7 +446,8 @@ fn tag_of_line(line: &[u8]) -> Tag<'_> {
 
 /// The station that the US Coast Guard's format names behind a sentence: `,r003669987,` or `,b003669710,`.
 fn station(behind: &[u8]) -> Option<&[u8]> {
-    behind.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).find(|field| {
-        matches!(field, [b'r' | b'b', _, ..]) && field.iter().all(u8::is_ascii_alphanumeric)
-    })
+    behind
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .find(|field| matches!(field, [b'r' | b'b', _, ..]) && field.iter().all(u8::is_ascii_alphanumeric))
 }

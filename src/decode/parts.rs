@@ -171,9 +171,8 @@ impl Parts {
     }
 
     fn place_for(&self, part: &Part<'_>) -> Place {
-        let fitting = || {
-            self.open.iter().enumerate().filter(|(_, open)| open.has_key_of(part) && open.is_of_time_of(part))
-        };
+        let fitting =
+            || self.open.iter().enumerate().filter(|(_, open)| open.has_key_of(part) && open.is_of_time_of(part));
         let same_source = fitting().find(|(_, open)| open.source.as_deref() == part.source);
         if part.source.is_some() {
             let unnamed = fitting().find(|(_, open)| open.source.is_none() && open.lacks(part));
@@ -365,7 +364,8 @@ mod tests {
 
     #[test]
     fn fill_bits_inside_a_message_are_taken_out() {
-        let piece = |payload: &[u8], fill| Piece { payload: payload.to_vec(), fill, time: None, sentence: vec![], line: 0 };
+        let piece =
+            |payload: &[u8], fill| Piece { payload: payload.to_vec(), fill, time: None, sentence: vec![], line: 0 };
         // 111111 111|100 dropped 3, then 000111 000000: 111111 111000 111000 000|000.
         let (payload, fill) = join_bits(&[piece(b"wt", 3), piece(b"70", 0)]);
         assert_eq!((payload.as_slice(), fill), (&b"wpp0"[..], 3));

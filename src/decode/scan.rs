@@ -155,7 +155,8 @@ fn parse_line(line: &[u8], number: u64, visitor: &mut impl Visitor) {
         let next = found.next_sentence();
         let gap_end = next.as_ref().map_or(text.len(), |next| next.raw_start);
         let gap = &text[sentence.end..gap_end];
-        let (behind, before_next) = if next.is_none() || gap.starts_with(b",") { (gap, &[][..]) } else { (&[][..], gap) };
+        let (behind, before_next) =
+            if next.is_none() || gap.starts_with(b",") { (gap, &[][..]) } else { (&[][..], gap) };
         sentence.report(text, behind, number, visitor);
         match next {
             Some(mut next) => {
@@ -366,10 +367,7 @@ mod tests {
         let glued = format!("{PLAIN}{PLAIN}");
         assert_eq!(scanned(glued.as_bytes()).len(), 2);
         let half = format!("!AIVDM,1,1,,A,13tfElPP0j0\\s:r1,c:1700000043*7E\\{PLAIN}");
-        assert_eq!(
-            scanned(half.as_bytes()),
-            ["1 checksum_missing", "1 1/1 13tf tag=true before=\"\" behind=\"\""]
-        );
+        assert_eq!(scanned(half.as_bytes()), ["1 checksum_missing", "1 1/1 13tf tag=true before=\"\" behind=\"\""]);
     }
 
     #[test]

@@ -22,9 +22,7 @@ impl<'a> Tag<'a> {
     #[must_use]
     pub fn parse(content: &'a [u8]) -> Self {
         let (fields, checksum_holds) = match content {
-            [fields @ .., b'*', high, low] => {
-                (fields, armour::hex([*high, *low]) == Some(armour::checksum(fields)))
-            }
+            [fields @ .., b'*', high, low] => (fields, armour::hex([*high, *low]) == Some(armour::checksum(fields))),
             // A checksum of another length than two digits is a wrong one, and no part of the last value.
             _ => (content.iter().position(|byte| *byte == b'*').map_or(content, |star| &content[..star]), false),
         };
@@ -112,7 +110,9 @@ mod tests {
 
     #[test]
     fn a_block_is_used_whatever_its_checksum() {
-        for content in [&b"s:r1,c:1700000041*00"[..], b"s:r1,c:1700000041", b"s:r1,c:1700000041*7", b"s:r1,c:1700000041*"] {
+        for content in
+            [&b"s:r1,c:1700000041*00"[..], b"s:r1,c:1700000041", b"s:r1,c:1700000041*7", b"s:r1,c:1700000041*"]
+        {
             let tag = Tag::parse(content);
             assert_eq!((tag.time, tag.bad_checksums), (Timestamp::from_seconds(1_700_000_041), 1));
         }
@@ -127,7 +127,9 @@ mod tests {
 
     #[test]
     fn odd_fields_are_passed_over() {
-        for content in [&b""[..], b",,,", b"c", b"c:", b"c:x", b"c:-5", b"g:", b"g:1-2", b":", b"zz:a:b:c", b"s:", b"*", b"1G2"] {
+        for content in
+            [&b""[..], b",,,", b"c", b"c:", b"c:x", b"c:-5", b"g:", b"g:1-2", b":", b"zz:a:b:c", b"s:", b"*", b"1G2"]
+        {
             let tag = Tag::parse(content);
             assert_eq!((tag.time, tag.source, tag.group), (None, None, None), "{content:?}");
         }

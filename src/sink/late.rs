@@ -113,7 +113,8 @@ impl LateFile {
         let file = AtomicFile::create(path)?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Beside a device there may be no room for files.
-        let spool = tempfile::tempfile_in(directory).or_else(|_| tempfile::tempfile()).map_err(|error| file.error(error))?;
+        let spool =
+            tempfile::tempfile_in(directory).or_else(|_| tempfile::tempfile()).map_err(|error| file.error(error))?;
         let (waiting, pieces) = (BTreeMap::new(), Vec::new());
         Ok(Self { file, spool, spooled: 0, waiting, waiting_bytes: 0, pieces, failure: None })
     }

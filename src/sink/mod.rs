@@ -90,7 +90,9 @@ impl Sink {
     /// Where the file cannot be made.
     pub fn open(target: &Target, form: Form, utc: bool) -> Result<Self, SinkError> {
         Ok(match target {
-            Target::Stdout => Self::Stdout(RowWriter::new(BufWriter::with_capacity(64 * 1024, io::stdout()), form, utc)),
+            Target::Stdout => {
+                Self::Stdout(RowWriter::new(BufWriter::with_capacity(64 * 1024, io::stdout()), form, utc))
+            }
             Target::Csv(path) => Self::Csv(Box::new(RowWriter::new(AtomicFile::create(path)?, Form::Csv, utc))),
         })
     }
@@ -102,9 +104,7 @@ impl Sink {
     /// Where they cannot be written.
     pub fn write(&mut self, rows: &[Row]) -> Result<(), SinkError> {
         match self {
-            Self::Stdout(writer) => {
-                writer.write(rows).and_then(|()| writer.flush()).map_err(SinkError::stdout)
-            }
+            Self::Stdout(writer) => writer.write(rows).and_then(|()| writer.flush()).map_err(SinkError::stdout),
             Self::Csv(writer) => writer.write(rows).map_err(|error| writer.get_ref().error(error)),
         }
     }

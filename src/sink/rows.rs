@@ -25,16 +25,19 @@ pub enum Form {
 }
 
 /// Writes rows in one form.
+///
+/// Nothing is written before the first rows or the end, so that a run that fails leaves no header behind.
 pub struct RowWriter<W: Write> {
     writer: Writer<W>,
     utc: bool,
+    begun: bool,
 }
 
 enum Writer<W: Write> {
     Csv(Box<csv::Writer<W>>),
-    Json { out: W, begun: bool },
+    Json(W),
     Ndjson(W),
-    Table { out: W, begun: bool },
+    Table(W),
 }
 
 /// A row as JSON. Decimals are strings, so that no reader makes a float of a sum by accident.
@@ -61,27 +64,18 @@ impl<W: Write> RowWriter<W> {
     pub fn new(out: W, form: Form, utc: bool) -> Self {
         let writer = match form {
             Form::Csv => Writer::Csv(Box::new(csv::WriterBuilder::new().buffer_capacity(64 * 1024).from_writer(out))),
-            Form::Json => Writer::Json { out, begun: false },
+            Form::Json => Writer::Json(out),
             Form::Ndjson => Writer::Ndjson(out),
-            Form::Table => Writer::Table { out, begun: false },
+            Form::Table => Writer::Table(out),
         };
-        let mut rows = Self { writer, utc };
-        rows.write_header();
-        rows
-    }
-
-    fn write_header(&mut self) {
-        if let Writer::Csv(csv) = &mut self.writer {
-            // Into the writer's own buffer: an error of the file shows at the first flush.
-            let _ = csv.write_record(COLUMNS);
-        }
+        Self { writer, utc, begun: false }
     }
 
     /// What it writes to.
     pub fn get_ref(&self) -> &W {
         match &self.writer {
             Writer::Csv(csv) => csv.get_ref(),
-            Writer::Json { out, .. } | Writer::Ndjson(out) | Writer::Table { out, .. } => out,
+            Writer::Json(out) | Writer::Ndjson(out) | Writer::Table(out) => out,
         }
     }
 
@@ -91,27 +85,39 @@ impl<W: Write> RowWriter<W> {
     ///
     /// Those of the underlying writer.
     pub fn write(&mut self, rows: &[Row]) -> io::Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.begin()?;
         let utc = self.utc;
         match &mut self.writer {
-            Writer::Csv(csv) => rows.iter().try_for_each(|row| write_csv(csv, row, utc)),
+            Writer::Csv(csv) => rows.iter().try_for_each(|row| Ok(csv.write_record(columns(row, utc))?)),
             Writer::Ndjson(out) => rows.iter().try_for_each(|row| {
                 serde_json::to_writer(&mut *out, &json_row(row, utc))?;
                 out.write_all(b"\n")
             }),
-            Writer::Json { out, begun } => rows.iter().try_for_each(|row| {
-                out.write_all(if *begun { b",\n" } else { b"[\n" })?;
-                *begun = true;
+            Writer::Json(out) => rows.iter().try_for_each(|row| {
+                out.write_all(if self.begun { b",\n" } else { b"[\n" })?;
+                self.begun = true;
                 Ok(serde_json::to_writer(&mut *out, &json_row(row, utc))?)
             }),
-            Writer::Table { out, begun } => {
-                if rows.is_empty() {
-                    return Ok(());
-                }
-                let table = table(rows, !*begun);
-                *begun = true;
+            Writer::Table(out) => {
+                let table = table(rows, !self.begun);
+                self.begun = true;
                 table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
             }
         }
+    }
+
+    /// Writes what comes before the first row, where that does not depend on there being one.
+    fn begin(&mut self) -> io::Result<()> {
+        if let Writer::Csv(csv) = &mut self.writer
+            && !self.begun
+        {
+            csv.write_record(COLUMNS)?;
+            self.begun = true;
+        }
+        Ok(())
     }
 
     /// Hands on what is buffered.
@@ -122,7 +128,7 @@ impl<W: Write> RowWriter<W> {
     pub fn flush(&mut self) -> io::Result<()> {
         match &mut self.writer {
             Writer::Csv(csv) => csv.flush(),
-            Writer::Json { out, .. } | Writer::Ndjson(out) | Writer::Table { out, .. } => out.flush(),
+            Writer::Json(out) | Writer::Ndjson(out) | Writer::Table(out) => out.flush(),
         }
     }
 
@@ -131,14 +137,15 @@ impl<W: Write> RowWriter<W> {
     /// # Errors
     ///
     /// Those of the underlying writer.
-    pub fn finish(self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
+        self.begin()?;
         match self.writer {
             Writer::Csv(csv) => csv.into_inner().map_err(csv::IntoInnerError::into_error),
-            Writer::Json { mut out, begun } => {
-                out.write_all(if begun { b"\n]\n" } else { b"[]\n" })?;
+            Writer::Json(mut out) => {
+                out.write_all(if self.begun { b"\n]\n" } else { b"[]\n" })?;
                 Ok(out)
             }
-            Writer::Ndjson(out) | Writer::Table { out, .. } => Ok(out),
+            Writer::Ndjson(out) | Writer::Table(out) => Ok(out),
         }
     }
 }
@@ -149,11 +156,6 @@ fn time_text(seconds: i64, utc: bool) -> String {
 
 fn average(row: &Row) -> String {
     row.average().map(|average| average.to_string()).unwrap_or_default()
-}
-
-fn write_csv<W: Write>(csv: &mut csv::Writer<W>, row: &Row, utc: bool) -> io::Result<()> {
-    let fields = columns(row, utc);
-    csv.write_record(&fields).map_err(io::Error::from)
 }
 
 fn columns(row: &Row, utc: bool) -> [String; 7] {

@@ -101,7 +101,10 @@ impl Content {
         beginning.truncate(length);
         match beginning.as_slice() {
             [0xef, 0xbb, 0xbf, ..] => self.given = 3,
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 0x20..0x7f, 0, 0x20..0x7f, ..] | [0x20..0x7f, 0, 0x20..0x7f, 0, ..] => {
+            [0xff, 0xfe, ..]
+            | [0xfe, 0xff, ..]
+            | [0, 0x20..0x7f, 0, 0x20..0x7f, ..]
+            | [0x20..0x7f, 0, 0x20..0x7f, 0, ..] => {
                 return Err(SourceError::Utf16 { name: self.name.clone() });
             }
             _ => {}
@@ -282,7 +285,10 @@ mod tests {
             assert_eq!(read_all(twice).unwrap().0, [text.clone(), text.clone()].concat(), "{name}");
             for cut in [1, 9, stored.len() / 2] {
                 let broken = stored[..stored.len() - cut].to_vec();
-                assert!(matches!(read_all(broken), Err(SourceError::Broken { format, .. }) if format == name), "{name}");
+                assert!(
+                    matches!(read_all(broken), Err(SourceError::Broken { format, .. }) if format == name),
+                    "{name}"
+                );
             }
         }
         assert_eq!(read_all(text.clone()).unwrap().0, text);

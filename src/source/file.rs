@@ -98,8 +98,11 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, SourceError> {
 /// Collects the files below a directory. Links to directories are not followed, so there is no way round in a circle.
 fn walk(directory: &Path, files: &mut Vec<FileInput>, passed_over: &mut Vec<PathBuf>) -> Result<(), SourceError> {
     let read = |error| open_error(directory, error);
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(directory).map_err(read)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(read)?;
+    let mut entries: Vec<PathBuf> = fs::read_dir(directory)
+        .map_err(read)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(read)?;
     entries.sort();
     for path in entries {
         let link = fs::symlink_metadata(&path).map_err(|error| open_error(&path, error))?;

@@ -102,12 +102,15 @@ mod tests {
 
     #[test]
     fn chunks_end_where_lines_end_and_lose_nothing() {
-        for text in [&b""[..], b"\n", b"a", b"a\nbb\nccc\n", b"a\r\nbb\r\n\r\nccc", b"a\rbb\r\rccc\r", b"\r\n\r\n", b"a\r"] {
+        for text in
+            [&b""[..], b"\n", b"a", b"a\nbb\nccc\n", b"a\r\nbb\r\n\r\nccc", b"a\rbb\r\rccc\r", b"\r\n\r\n", b"a\r"]
+        {
             for chunk_bytes in 1..12 {
                 let chunks = chunks(text, chunk_bytes);
                 assert_eq!(chunks.concat(), text, "by {chunk_bytes}");
                 for pair in chunks.windows(2) {
-                    let ends_line = pair[0].ends_with(b"\n") || (pair[0].ends_with(b"\r") && !pair[1].starts_with(b"\n"));
+                    let ends_line =
+                        pair[0].ends_with(b"\n") || (pair[0].ends_with(b"\r") && !pair[1].starts_with(b"\n"));
                     assert!(ends_line, "{chunks:?}");
                 }
             }
@@ -122,7 +125,8 @@ mod tests {
                 let chunks = chunks(text.as_bytes(), chunk_bytes);
                 assert!(chunks.iter().all(|chunk| chunk.len() <= text.len().min(chunk_bytes + MAX_LINE_BYTES + 8)));
                 let all = chunks.concat();
-                let lines: Vec<&[u8]> = all.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()).collect();
+                let lines: Vec<&[u8]> =
+                    all.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()).collect();
                 assert_eq!((lines.len(), lines[0], lines[2]), (3, &b"first"[..], &b"last"[..]));
                 assert!(lines[1].len() > MAX_LINE_BYTES);
             }

@@ -55,7 +55,9 @@ pub enum SourceError {
         error: io::Error,
     },
     /// Two bytes a character.
-    #[error("{name} is UTF-16 text, which no AIS receiver writes: convert it first, for example with iconv -f UTF-16 -t UTF-8")]
+    #[error(
+        "{name} is UTF-16 text, which no AIS receiver writes: convert it first, for example with iconv -f UTF-16 -t UTF-8"
+    )]
     Utf16 {
         /// The input.
         name: String,

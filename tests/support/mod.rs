@@ -1,6 +1,7 @@
 //! What the tests through the binary share.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may do both")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
