@@ -76,6 +76,13 @@ impl std::str::FromStr for BoundingBox {
     }
 }
 
+impl std::fmt::Display for BoundingBox {
+    /// West, south, east and north in 1/10,000 minute, as they are compared.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},{},{},{}", self.west, self.south, self.east, self.north)
+    }
+}
+
 /// The filters of a run.
 #[derive(Clone, Debug)]
 pub struct Filter {

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::aggregate::Aggregate;
 use crate::cell::Cell;
-use crate::row::{Row, Tenths};
+use crate::row::{MOST_REPORTS, Row, Tenths};
 use crate::sink::SinkError;
 use crate::sink::atomic::{self, AtomicFile};
 use crate::sink::late::{Header, HeaderOptions, LateReport};
@@ -77,7 +77,7 @@ pub enum ReconcileError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// The result has windows or cells of another size.
-    #[error("{} has {theirs}, and {name} is of a run with {ours}: they cannot be added", path.display())]
+    #[error("{name} is of {ours}, and there is {theirs} in it or in {}: they cannot be added", path.display())]
     Misfit {
         /// The result.
         path: PathBuf,
@@ -97,6 +97,14 @@ pub enum ReconcileError {
         path: PathBuf,
         /// As ", as X" where it was then called otherwise.
         known_as: String,
+    },
+    /// The result has a column that rewriting would lose.
+    #[error("{} has a column '{column}' that rewriting it would lose: take it out, or reconcile into a copy without it", path.display())]
+    OtherColumn {
+        /// The result.
+        path: PathBuf,
+        /// The column.
+        column: String,
     },
     /// A late file given twice.
     #[error("{name} holds the same as {twin}: give it once")]
@@ -167,8 +175,12 @@ fn windows_text(options: &HeaderOptions) -> String {
 /// Calls `line` for every line of a file that is not blank, and returns the digest of its content.
 fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<(), String>) -> Result<String, ReconcileError> {
     let name = path.display().to_string();
-    let input = Input::File(FileInput { path: path.to_owned(), bytes: None, named: true });
-    let mut reader = input.open(ReadOptions { digest: true, ..ReadOptions::default() })?;
+    let input = if path.as_os_str() == "-" {
+        Input::Stdin
+    } else {
+        Input::File(FileInput { path: path.to_owned(), bytes: None, named: true })
+    };
+    let mut reader = input.open_text(ReadOptions { digest: true, ..ReadOptions::default() })?;
     let mut number = 0;
     while let Chunk::Lines(lines) = reader.next_chunk()? {
         // A chunk ends where a line ends, so there is an empty rest behind its last LF.
@@ -187,10 +199,14 @@ fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<(), String>
 /// # Errors
 ///
 /// Where the file cannot be read, or a line has no key.
-pub fn read_keys(path: &Path) -> Result<HashSet<(Cell, i64)>, ReconcileError> {
+pub fn read_keys(path: &Path) -> Result<NamedKeys, ReconcileError> {
     let mut keys = HashSet::new();
+    let mut options = None;
     each_line(path, |number, text| {
-        if number == 1 && serde_json::from_slice::<Header>(text).is_ok() {
+        if number == 1
+            && let Ok(header) = serde_json::from_slice::<Header>(text)
+        {
+            options = Some(header.options);
             return Ok(());
         }
         let key: Key =
@@ -198,7 +214,16 @@ pub fn read_keys(path: &Path) -> Result<HashSet<(Cell, i64)>, ReconcileError> {
         keys.insert((key.cell.parse().map_err(|error| format!("{error}"))?, key.window_start));
         Ok(())
     })?;
-    Ok(keys)
+    Ok(NamedKeys { keys, options })
+}
+
+/// The keys that a late file names, and of what windows they are if it says so.
+#[derive(Debug)]
+pub struct NamedKeys {
+    /// Cell and window start.
+    pub keys: HashSet<(Cell, i64)>,
+    /// Options of the run that made the file.
+    pub options: Option<HeaderOptions>,
 }
 
 impl Increments {
@@ -254,6 +279,9 @@ impl Increments {
                     .to_owned(),
             );
         };
+        if row.count > MOST_REPORTS {
+            return Err(format!("count {} is beyond what a window can hold", row.count));
+        }
         if row.sog_missing > row.count {
             return Err(format!("sog_missing {} is more than count {}", row.sog_missing, row.count));
         }
@@ -318,7 +346,10 @@ impl Increments {
             self.refuse_repeats(path, &record, &before)?;
         }
         let mut table = table::read_csv(path)?;
-        self.check_fit(path, table.rows.values())?;
+        if let Some(column) = table.other_columns.first() {
+            return Err(ReconcileError::OtherColumn { path: path.to_owned(), column: column.clone() });
+        }
+        self.check_fit(path, &table.rows)?;
         let mut added = Added::default();
         for row in self.rows() {
             match table.rows.get_mut(&row.key()) {
@@ -366,20 +397,24 @@ impl Increments {
         Ok(())
     }
 
-    fn check_fit<'a>(&self, path: &Path, rows: impl Iterator<Item = &'a Row>) -> Result<(), ReconcileError> {
-        let Some((name, options)) = &self.options else { return Ok(()) };
-        for row in rows {
-            let length = row.cell.precision().length();
-            if row.window_start.rem_euclid(options.slide_seconds.max(1)) != 0 || length != options.precision {
-                return Err(ReconcileError::Misfit {
-                    path: path.to_owned(),
-                    theirs: format!("a window that starts at {} and a cell of length {length}", row.window_start),
-                    name: name.clone(),
-                    ours: windows_text(options),
-                });
-            }
-        }
-        Ok(())
+    /// Refuses a result of other windows or cells, as far as its rows tell: a CSV does not say how long its windows are.
+    fn check_fit(&self, path: &Path, rows: &BTreeMap<(i64, Cell), Row>) -> Result<(), ReconcileError> {
+        let Some((_, some_cell)) = self.windows.keys().next() else { return Ok(()) };
+        let (name, slide, length) = match &self.options {
+            Some((name, options)) => (name.clone(), options.slide_seconds.max(1), options.precision),
+            None => ("the late file".to_owned(), 1, some_cell.precision().length()),
+        };
+        let fits = |(start, cell): &(i64, Cell)| start.rem_euclid(slide) == 0 && cell.precision().length() == length;
+        let Some((start, cell)) = rows.keys().chain(self.windows.keys()).find(|key| !fits(key)) else { return Ok(()) };
+        Err(ReconcileError::Misfit {
+            path: path.to_owned(),
+            theirs: format!("a window that starts at {start} and a cell of length {}", cell.precision().length()),
+            name,
+            ours: match &self.options {
+                Some((_, options)) => windows_text(options),
+                None => format!("cells of length {length}"),
+            },
+        })
     }
 }
 
@@ -424,7 +459,9 @@ struct Entry {
 
 impl Record {
     fn of(csv: &Path) -> Self {
-        let mut name = csv.as_os_str().to_owned();
+        // By the file itself: a link to it is the same result.
+        let itself = fs::canonicalize(csv).unwrap_or_else(|_| csv.to_owned());
+        let mut name = itself.into_os_string();
         name.push(".reconciled");
         Self { path: name.into() }
     }

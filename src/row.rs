@@ -19,9 +19,16 @@ impl fmt::Display for Tenths {
     }
 }
 
+/// The most reports that a row is believed to hold: far beyond any window, and small enough that a million such rows add up
+/// without overflow.
+pub const MOST_REPORTS: u64 = 1_000_000_000_000;
+
+/// The largest sum that a row is believed to hold: every report at the largest SOG.
+pub const LARGEST_SUM: Tenths = Tenths(MOST_REPORTS * 1_022);
+
 /// A text that is no sum of tenths of a knot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a number of knots with at most one decimal place")]
+#[error("'{0}' is not a number of knots with at most one decimal place, within what a window can hold")]
 pub struct InvalidTenths(String);
 
 impl FromStr for Tenths {
@@ -38,7 +45,7 @@ impl FromStr for Tenths {
         }
         let tenth: u64 = significant.parse().unwrap_or(0);
         let tenths = whole.parse::<u64>().ok().and_then(|knots| knots.checked_mul(10)?.checked_add(tenth));
-        tenths.map(Self).ok_or_else(invalid)
+        tenths.map(Self).filter(|sum| *sum <= LARGEST_SUM).ok_or_else(invalid)
     }
 }
 

@@ -23,6 +23,12 @@ pub struct FromEnvironment {
     pub value: String,
 }
 
+impl fmt::Display for FromEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={} ({})", self.variable, self.value, self.flag)
+    }
+}
+
 /// Everything that is told at the end of a run.
 pub struct Summary<'a> {
     /// What was done.
@@ -85,8 +91,16 @@ impl Summary<'_> {
         Some((first, last))
     }
 
-    fn filtered(&self) -> u64 {
-        self.inputs().iter().map(|input| input.filtered.total()).sum()
+    /// Accepted reports that are not counted, by the flag that left them out.
+    fn filtered(&self) -> impl Iterator<Item = (u64, &'static str)> + '_ {
+        let sum = |number: fn(&PartitionOutcome) -> u64| self.inputs().iter().map(number).sum::<u64>();
+        [
+            (sum(|input| input.filtered.types), "--types"),
+            (sum(|input| input.filtered.bounding_box), "--bbox"),
+            (sum(|input| input.filtered.cells), "--cell"),
+        ]
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
     }
 
     /// All of it as JSON.
@@ -127,6 +141,15 @@ impl Summary<'_> {
                 "lateness": plan.lateness.to_string(),
                 "precision": plan.precision.length(),
                 "types": plan.filter.types.to_string(),
+                "bbox": plan.filter.bounding_box.map(|bbox| bbox.to_string()),
+                "cell": plan.filter.cells.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "event_time": format!("{:?}", plan.decode.event_time),
+                "clock": plan.decode.clock.map(|clock| format!("{clock:?}")),
+                "start": plan.decode.start.map(|start| start.to_string()),
+                "time_zone": plan.decode.zone.map(|zone| zone.to_string()),
+                "own_ship": plan.decode.own_ship,
+                "require_tag_checksum": plan.decode.require_tag_checksum,
+                "only": plan.selection.only.as_ref().map(|keys| keys.len()),
                 "since": plan.selection.since,
                 "until": plan.selection.until,
                 "from_environment": self.from_environment,
@@ -161,28 +184,44 @@ impl Summary<'_> {
         })
     }
 
-    /// What became of the late ones, and what helps.
+    /// What became of the late ones that are kept.
     fn late_text(&self) -> Option<String> {
-        let late = self.outcome.pairs.late;
-        if late == 0 {
+        let missed = missed(self.outcome.pairs.late)?;
+        let file = self.late_file.as_ref()?;
+        if self.dry_run {
+            return Some(format!("{missed} and would go to {file}"));
+        }
+        let into = self.targets.iter().find(|target| target.starts_with("csv:"));
+        let into = into.map(|target| format!(" --into {target}")).unwrap_or_default();
+        Some(format!("{missed}: kept in {file}; add with: ais-replay reconcile {file}{into}"))
+    }
+
+    /// What is to be said loudly of late reports that are kept nowhere.
+    #[must_use]
+    pub fn lost(&self) -> Option<String> {
+        if self.late_file.is_some() {
             return None;
         }
-        let pairs = if late == 1 {
-            "1 report missed its window".to_owned()
-        } else {
-            format!("{} reports missed their window", HumanCount(late))
-        };
-        Some(match &self.late_file {
-            Some(file) if self.dry_run => format!("{pairs} and would go to {file}"),
-            Some(file) => format!("{pairs}: kept in {file}; add with: ais-replay reconcile {file}"),
-            None => format!(
-                "{} AND IN NO ROW: {pairs}. Run again with --late late.ndjson to keep {}, or with a longer --lateness than {}",
-                if late == 1 { "LOST" } else { "LOST," },
-                if late == 1 { "it" } else { "them" },
-                self.plan.lateness
-            ),
-        })
+        let missed = missed(self.outcome.pairs.late)?;
+        let lateness = self.plan.lateness;
+        Some(format!(
+            "LOST, AND IN NO ROW: {missed}. Run again with --late late.ndjson to keep what is late, or with a longer --lateness than {lateness}"
+        ))
     }
+}
+
+fn missed(late: u64) -> Option<String> {
+    match late {
+        0 => None,
+        1 => Some("1 report missed its window".to_owned()),
+        _ => Some(format!("{} reports missed their window", HumanCount(late))),
+    }
+}
+
+/// A number and what it counts, in the singular or the plural.
+#[must_use]
+pub fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", HumanCount(number), if number == 1 { "" } else { "s" })
 }
 
 impl fmt::Display for Summary<'_> {
@@ -201,24 +240,24 @@ impl fmt::Display for Summary<'_> {
         if let Some((first, last)) = self.times() {
             line(f, "", &format!("event time {first} to {last}"))?;
         }
-        let mut counted = format!("{} accepted", HumanCount(self.sum(|tally| tally.accepted)));
-        if self.filtered() > 0 {
-            write!(counted, ", {} left out by filters", HumanCount(self.filtered()))?;
+        let mut accepted = format!("{} accepted", HumanCount(self.sum(|tally| tally.accepted)));
+        for (number, by) in self.filtered() {
+            write!(accepted, ", {} left out by {by}", HumanCount(number))?;
         }
         if totals.sog_missing > 0 {
-            write!(counted, ", {} without SOG", HumanCount(totals.sog_missing))?;
+            write!(accepted, ", {} without SOG", HumanCount(totals.sog_missing))?;
         }
         if self.outcome.pairs.outside > 0 {
-            write!(counted, ", {} of windows outside the selection", HumanCount(self.outcome.pairs.outside))?;
+            write!(accepted, ", {} of windows outside the selection", HumanCount(self.outcome.pairs.outside))?;
         }
-        line(f, "reports", &counted)?;
+        line(f, "reports", &accepted)?;
         line(
             f,
             "",
             &format!(
-                "{} vessels in {} cells",
-                HumanCount(totals.vessels.len() as u64),
-                HumanCount(totals.cells.len() as u64)
+                "{} in {}",
+                counted(totals.vessels.len() as u64, "vessel"),
+                counted(totals.cells.len() as u64, "cell")
             ),
         )?;
         line(f, "windows", &self.windows_text())?;
@@ -238,8 +277,8 @@ impl fmt::Display for Summary<'_> {
         if let Some(late) = self.late_text() {
             line(f, "late", &late)?;
         }
-        for FromEnvironment { flag, variable, value } in &self.from_environment {
-            line(f, "set by", &format!("{variable}={value} ({flag})"))?;
+        for set in &self.from_environment {
+            line(f, "set by", &set.to_string())?;
         }
         Ok(())
     }
@@ -260,7 +299,7 @@ impl Summary<'_> {
             text += &format!(", {} to {}", seconds_to_rfc3339(first), seconds_to_rfc3339(last.saturating_add(length)));
         }
         let would = if self.dry_run { "nothing written; would be " } else { "" };
-        text + &format!("; {would}{} rows to {}", HumanCount(totals.rows), self.targets.join(" and "))
+        text + &format!("; {would}{} to {}", counted(totals.rows, "row"), self.targets.join(" and "))
     }
 }
 

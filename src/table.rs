@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::cell::Cell;
-use crate::row::{Row, Tenths};
+use crate::row::{MOST_REPORTS, Row, Tenths};
+use crate::sink::rows::COLUMNS;
 use crate::time::TimeArg;
 
 /// A result that cannot be read.
@@ -45,6 +46,8 @@ pub struct Rows {
     pub rows: BTreeMap<(i64, Cell), Row>,
     /// Whether window starts are RFC 3339.
     pub utc: bool,
+    /// Columns that are none of a row's.
+    pub other_columns: Vec<String>,
 }
 
 /// Reads a CSV of rows. Columns are found by name, so that a table's own export reads alike; `vessels`, `sog_missing` and
@@ -69,7 +72,9 @@ pub fn read_csv(path: &Path) -> Result<Rows, TableError> {
         sog_missing: place("sog_missing"),
         vessels: place("vessels"),
     };
-    let mut rows = Rows::default();
+    let is_ours = |column: &&str| COLUMNS.contains(&column.trim_start_matches('\u{feff}'));
+    let other_columns = header.iter().filter(|column| !is_ours(column)).map(str::to_owned).collect();
+    let mut rows = Rows { other_columns, ..Rows::default() };
     let mut record = csv::StringRecord::new();
     loop {
         let line_error = |line: u64, error: String| TableError::Line { path: path.to_owned(), line, error };
@@ -103,8 +108,13 @@ struct Columns {
 impl Columns {
     fn row(&self, record: &csv::StringRecord) -> Result<(Row, bool), String> {
         let field = |place: usize| record.get(place).ok_or_else(|| "the line is too short".to_owned());
-        let number =
-            |text: &str, name: &str| text.parse::<u64>().map_err(|_| format!("{name} '{text}' is not a whole number"));
+        let number = |text: &str, name: &str| {
+            let number = text.parse::<u64>().map_err(|_| format!("{name} '{text}' is not a whole number"))?;
+            if number > MOST_REPORTS {
+                return Err(format!("{name} {text} is beyond what a window can hold"));
+            }
+            Ok(number)
+        };
         let optional = |place: Option<usize>| place.and_then(|place| record.get(place)).filter(|text| !text.is_empty());
         let cell = field(self.cell)?.parse().map_err(|error: crate::cell::InvalidCell| error.to_string())?;
         let (window_start, utc) = window_start(field(self.window_start)?)?;

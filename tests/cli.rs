@@ -104,7 +104,7 @@ fn a_late_report_goes_to_the_side_output_and_comes_back_once() {
     let printed = run(&["reconcile", text(&late)]);
     assert_eq!((printed.status, counts(&printed.stdout)), (0, vec![(0, 1)]), "{}", printed.stderr);
     let dry = run(&["reconcile", text(&late), "--into", &target, "--dry-run"]);
-    assert!(dry.stderr.contains("would change 1 rows"), "{}", dry.stderr);
+    assert!(dry.stderr.contains("would change 1 row of") && dry.stderr.contains("0 of them new"), "{}", dry.stderr);
     assert_eq!(first_window(), "window 0: count=12 avg_sog=9.4");
     let before = fs::read(&csv).unwrap();
     assert_eq!(run(&["reconcile", text(&late), "--into", &target]).status, 0);
@@ -118,6 +118,14 @@ fn a_late_report_goes_to_the_side_output_and_comes_back_once() {
         assert_eq!(again.status, 1);
         assert!(again.stderr.contains("has been added to") && again.stderr.contains("--again"), "{}", again.stderr);
         assert_eq!(first_window(), "window 0: count=13 avg_sog=9.2");
+    }
+    // Nor through a link to the same result.
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link.csv");
+        std::os::unix::fs::symlink(&csv, &link).unwrap();
+        let linked = run(&["reconcile", text(&late), "--into", &format!("csv:{}", text(&link))]);
+        assert_eq!(linked.status, 1, "{}", linked.stderr);
     }
     // A crash between the record and the result: the same command goes on.
     fs::write(&csv, before).unwrap();
@@ -136,6 +144,8 @@ fn late_reports_without_a_late_file_are_said_loudly() {
     let ran = run(&["file", "samples/diagram-late.nmea", "--lateness", "120s"]);
     assert_eq!(ran.status, 0);
     assert!(ran.stderr.contains("AND IN NO ROW") && ran.stderr.contains("--late"), "{}", ran.stderr);
+    let quiet = run(&["file", "samples/diagram-late.nmea", "--lateness", "120s", "-q"]);
+    assert!(quiet.stderr.contains("AND IN NO ROW"), "even those who want to hear of errors alone");
     let strict = run(&["file", "samples/diagram-late.nmea", "--lateness", "120s", "--strict"]);
     assert_eq!(strict.status, 1);
     assert!(strict.stderr.contains("--strict: 0 rejected and 1 late"), "{}", strict.stderr);
@@ -152,6 +162,29 @@ fn the_late_keys_alone_can_be_recomputed() {
     let wrong = run(&["file", "samples/diagram-late.nmea", "--only", text(&late), "--precision", "5"]);
     assert_eq!(wrong.status, 2);
     assert!(wrong.stderr.contains("--precision 6"), "{}", wrong.stderr);
+    for window in ["90s", "30s"] {
+        let other = run(&["file", "samples/diagram-late.nmea", "--only", text(&late), "--window", window]);
+        assert_eq!(other.status, 2);
+        assert!(other.stderr.contains("windows of 60 s"), "{}", other.stderr);
+    }
+    let over = run(&["file", "samples/diagram-late.nmea", "--only", text(&late), "--late", text(&late)]);
+    assert_eq!(over.status, 2);
+    assert!(over.stderr.contains("is an input"), "{}", over.stderr);
+}
+
+#[test]
+fn a_late_file_among_logs_is_not_counted_again() {
+    let folder = folder();
+    let logs = folder.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    fs::copy(root().join("samples/diagram-late.nmea"), logs.join("a.nmea")).unwrap();
+    let late = logs.join("late.ndjson");
+    run(&["file", text(&logs), "--lateness", "120s", "--late", text(&late)]);
+    let ran = run(&["file", text(&logs), "--format", "csv"]);
+    assert_eq!((ran.status, counts(&ran.stdout)[0]), (0, (0, 13)), "{}", ran.stderr);
+    assert!(ran.stderr.contains("late side-output"), "{}", ran.stderr);
+    let alone = run(&["file", text(&late)]);
+    assert_eq!((alone.status, alone.stdout.as_str()), (1, ""), "{}", alone.stderr);
 }
 
 // ---- what people read ---------------------------------------------------------------------------------------------------
@@ -253,6 +286,10 @@ fn what_the_environment_sets_is_said() {
 
 #[test]
 fn quiet_and_verbose() {
+    for yes in ["1", "true", "yes"] {
+        let set = finish(ais_replay().args(["file", "samples/diagram.nmea"]).env("AIS_REPLAY_QUIET", yes));
+        assert_eq!((set.status, set.stderr.as_str()), (0, ""));
+    }
     let quiet = run(&["file", "samples/diagram.nmea", "-q"]);
     assert_eq!((quiet.status, quiet.stderr.as_str()), (0, ""));
     assert!(
@@ -506,6 +543,7 @@ fn impossible_flags_are_wrong_usage() {
         (&["--cell", "u4pruyd"], &["--cell", "u4pruyd"]),
         (&["--to", "ftp:x"], &["--to", "ftp:x"]),
         (&["--to", "csv:"], &["--to", "csv:"]),
+        (&["--to", "out.csv"], &["csv:out.csv"]),
         (&["--to", "stdout", "--to", "stdout"], &["stdout"]),
         (&["--to", "csv:samples/diagram.nmea"], &["samples/diagram.nmea", "is an input"]),
         (&["--threads", "0"], &["--threads"]),
@@ -583,6 +621,18 @@ fn a_closed_pipe_is_a_quiet_end() {
     let stderr = String::from_utf8(ran.stderr).unwrap();
     assert!(stderr.contains("status 0"), "{stderr}");
     assert!(!stderr.contains("error"), "{stderr}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_with_a_name_is_read() {
+    let ran = Command::new("bash")
+        .args(["-c", "exec \"$0\" file <(cat samples/diagram.nmea) --format csv"])
+        .arg(assert_cmd::cargo::cargo_bin("ais-replay"))
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(ran.stdout).unwrap(), run(&["file", "samples/diagram.nmea"]).stdout);
 }
 
 #[cfg(unix)]
@@ -675,6 +725,15 @@ fn verify_compares_a_result_with_its_sentences() {
     assert_eq!((same.status, same.stdout.as_str()), (0, ""), "{}", same.stderr);
     assert!(same.stderr.contains("3015 rows agree"), "{}", same.stderr);
     run(&["file", "samples/harbour.nmea", "--lateness", "120s", "--to", &target]);
+    let prefix =
+        run(&["verify", "--all", "--in", &target, "--against", "file:samples/harbour.nmea", "--cell", "u60pm"]);
+    assert_eq!(prefix.status, 0, "a prefix narrows both sides: {}", prefix.stdout);
+    refused(&["verify", "--all", "--in", &target, "--against", &target, "--types", "1"], 2, &["--types"]);
+    refused(
+        &["verify", "--all", "--in", &target, "--against", "file:Cargo.toml"],
+        1,
+        &["Cargo.toml", "no AIS sentence"],
+    );
     let late = run(&["verify", "--all", "--in", &target, "--against", "file:samples/harbour.nmea"]);
     assert_eq!(late.status, 3, "the four late reports are in no row");
 }
@@ -695,6 +754,8 @@ fn results_that_cannot_be_read_are_named() {
         (&[header, "ailo,0,1,1"], &["line 2", "ailo"]),
         (&[header, "u4pruy,0,1,1", "u4pruy,0,1,1"], &["line 3", "second time"]),
         (&[header, "u4pruy,0"], &["line 2", "too short"]),
+        (&[header, "u4pruy,0,18446744073709551615,1"], &["line 2", "beyond"]),
+        (&[header, "u4pruy,0,1,99999999999999999"], &["line 2", "99999999999999999"]),
     ] {
         refused(&["verify", "u4pruy", "--in", &csv(lines)], 1, names);
     }
@@ -728,6 +789,14 @@ fn reconcile_adds_sums_and_refuses_what_has_none() {
     refused(&["reconcile", text(&broken)], 1, &[text(&broken), "line 1"]);
     refused(&["reconcile", text(&late), text(&late)], 1, &["give it once"]);
     refused(&["reconcile", "no/such"], 1, &["no/such"]);
+    refused(&["reconcile", "samples"], 1, &["samples", "directory"]);
+    let piped = finish(ais_replay().args(["reconcile", "-"]).write_stdin(fs::read(&late).unwrap()));
+    assert_eq!((piped.status, counts(&piped.stdout)), (0, vec![(0, 2), (60, 1)]));
+    let coarse =
+        file(&folder, "coarse.ndjson", &[r#"{"cell":"u4pru","window_start":0,"count":2,"sog_sum":"1.0"}"#.into()]);
+    refused(&["reconcile", text(&coarse), "--into", &target], 1, &[text(&csv), "cell of length 6"]);
+    fs::write(&csv, "cell,window_start,count,sog_sum,mine\nu4pruy,0,12,112.8,x\n").unwrap();
+    refused(&["reconcile", text(&coarse), "--into", &target], 1, &[text(&csv), "'mine'"]);
     refused(&["reconcile", text(&late), "--into", "csv:no/such.csv"], 1, &["no/such.csv"]);
 }
 

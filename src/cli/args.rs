@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -56,11 +57,11 @@ pub enum Command {
 #[command(next_help_heading = "Messages")]
 pub struct ConsoleArgs {
     /// Tell only errors: no progress, no summary
-    #[arg(short, long, global = true, env = "AIS_REPLAY_QUIET")]
+    #[arg(short, long, global = true, env = "AIS_REPLAY_QUIET", value_parser = BoolishValueParser::new())]
     pub quiet: bool,
 
     /// Tell more: a line per input
-    #[arg(short, long, global = true, conflicts_with = "quiet", env = "AIS_REPLAY_VERBOSE")]
+    #[arg(short, long, global = true, conflicts_with = "quiet", env = "AIS_REPLAY_VERBOSE", value_parser = BoolishValueParser::new())]
     pub verbose: bool,
 
     /// Colour messages
@@ -198,7 +199,7 @@ pub struct ReplayArgs {
     pub tag_checksum: TagChecksumArg,
 
     /// Count the receiver's own ship (VDO sentences) too
-    #[arg(long, env = "AIS_REPLAY_OWN_SHIP", help_heading = "Reading")]
+    #[arg(long, env = "AIS_REPLAY_OWN_SHIP", value_parser = BoolishValueParser::new(), help_heading = "Reading")]
     pub own_ship: bool,
 
     /// With 2 or more, read and unpack ahead on a thread of its own; the result is the same [default: one per core]
@@ -283,14 +284,14 @@ pub struct OutputArgs {
     pub format: Option<Form>,
 
     /// Write window starts as RFC 3339 instead of epoch seconds
-    #[arg(long, env = "AIS_REPLAY_UTC")]
+    #[arg(long, env = "AIS_REPLAY_UTC", value_parser = BoolishValueParser::new())]
     pub utc: bool,
 
     /// Exit with 1 if any sentence was rejected or any report late
-    #[arg(long, env = "AIS_REPLAY_STRICT")]
+    #[arg(long, env = "AIS_REPLAY_STRICT", value_parser = BoolishValueParser::new())]
     pub strict: bool,
 
-    /// Read everything, write nothing, and say what would be written
+    /// Read everything, write no row and no late file, and say what would be written
     #[arg(long)]
     pub dry_run: bool,
 
@@ -326,7 +327,7 @@ pub struct ReconcileArgs {
     pub format: Option<Form>,
 
     /// Print window starts as RFC 3339 instead of epoch seconds
-    #[arg(long, env = "AIS_REPLAY_UTC")]
+    #[arg(long, env = "AIS_REPLAY_UTC", value_parser = BoolishValueParser::new())]
     pub utc: bool,
 
     /// Read everything, write nothing, and say what would be written

@@ -59,6 +59,11 @@ impl Console {
         }
     }
 
+    /// Tells something odd even to those who want to hear of errors alone.
+    pub fn loud(&self, message: impl Display) {
+        tell(&format!("{WARNING}warning{WARNING:#}: {message}"));
+    }
+
     /// Tells how it went.
     pub fn note(&self, message: impl Display) {
         if !self.quiet {

@@ -1,7 +1,7 @@
 //! `ais-replay file`: sentences through the windows to the sinks.
 
-use std::io::IsTerminal;
-use std::path::Path;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
@@ -15,15 +15,19 @@ use crate::decode::tally::Reject;
 use crate::reconcile;
 use crate::row::Row;
 use crate::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress, RunError};
+use crate::sink::atomic::AtomicFile;
 use crate::sink::late::{Header, HeaderOptions, LateFile, LateReport};
 use crate::sink::rows::Form;
-use crate::sink::{Sink, SinkError, Target, atomic};
+use crate::sink::{Sink, SinkError, Target};
 use crate::source::content::hexadecimal;
 use crate::source::{Input, file};
 use crate::summary::{self, FromEnvironment, Summary};
 
 /// How far ahead of this machine's clock an event time may be before it is remarked on.
 const REMARKABLE_LEAD_NANOS: i64 = 600 * crate::time::NANOS;
+
+/// What there is to say of inputs whose sentences are all of other kinds.
+pub(super) const NO_REPORT: &str = "nothing could be used: there is no position report of a vessel in the input";
 
 /// Runs the command.
 ///
@@ -40,6 +44,9 @@ pub fn run(args: &FileArgs, from_environment: Vec<FromEnvironment>, console: Con
         found.repeated.iter().map(|path| format!("{} is given more than once: it is read once", path.display())),
     );
     warnings.extend(found.passed_over.iter().map(|path| format!("{} is no file: it was passed over", path.display())));
+    if let Some(only) = &args.replay.only {
+        refuse_over_input(&outputs(&args.output), only)?;
+    }
     replay(&found.inputs, &plan, &args.output, from_environment, warnings, console)
 }
 
@@ -53,15 +60,16 @@ fn replay(
     console: Console,
 ) -> anyhow::Result<Status> {
     let targets = if output.to.is_empty() { vec![Target::Stdout] } else { output.to.clone() };
-    refuse_clashes(inputs, &targets, output)?;
+    refuse_clashes(inputs, output)?;
+    // Made now, so that a place where it cannot be is told before anything is read.
+    let summary_file = output.summary.as_deref().map(AtomicFile::create).transpose()?;
     let mut files = Files::open(&targets, output, Bar::new(console, total_bytes(inputs)))?;
     let ran = run::run(inputs, plan, &mut files);
     files.bar.finish();
     let outcome = ran.map_err(|error| explain(error, &targets, files.closed))?;
     let unusable = unusable(&outcome, plan);
     warnings.extend(outcome.partitions.iter().flat_map(|input| oddities(input, plan)));
-    let nothing_used = outcome.partitions.iter().all(|input| input.tally.accepted == 0)
-        && outcome.partitions.iter().any(|input| input.read.bytes > 0);
+    let nothing_used = nothing_used(&outcome);
     let run_id = output.late.as_ref().map(|_| run_id(output, plan, &outcome));
     if nothing_used {
         files.sinks.clear();
@@ -79,18 +87,22 @@ fn replay(
         from_environment,
         warnings,
     };
-    if let Some(path) = &output.summary {
+    if let Some(mut file) = summary_file {
         let text = serde_json::to_string_pretty(&summary.to_json()).context("cannot put the summary into JSON")?;
-        atomic::write_file(path, (text + "\n").as_bytes())?;
+        writeln!(file, "{text}").map_err(|error| file.error(error))?;
+        file.commit()?;
     }
     summary.warnings.iter().for_each(|warning| console.warning(warning));
     if console.is_verbose() {
         outcome.partitions.iter().for_each(|input| console.note(input_line(input)));
     }
     console.note(summary.to_string().trim_end());
+    if let Some(lost) = summary.lost() {
+        console.loud(lost);
+    }
     unusable.iter().for_each(|message| console.error(message));
     if nothing_used && unusable.is_empty() {
-        console.error("nothing could be used: there is no position report of a vessel in the input");
+        console.error(NO_REPORT);
     }
     let rejected: u64 = outcome.partitions.iter().map(|input| input.tally.all_rejected()).sum();
     let strict = output.strict && (rejected > 0 || outcome.pairs.late > 0);
@@ -186,28 +198,44 @@ impl Output for Files {
     }
 }
 
-/// No two outputs into one file, and none over an input.
-fn refuse_clashes(inputs: &[Input], targets: &[Target], output: &OutputArgs) -> Result<(), Usage> {
-    let csv = targets.iter().filter_map(|target| match target {
+/// The files that a run writes.
+fn outputs(output: &OutputArgs) -> Vec<&Path> {
+    let csv = output.to.iter().filter_map(|target| match target {
         Target::Csv(path) => Some(path.as_path()),
         Target::Stdout => None,
     });
-    let outputs: Vec<&Path> = csv.chain(output.late.as_deref()).chain(output.summary.as_deref()).collect();
-    if targets.iter().filter(|target| **target == Target::Stdout).count() > 1 {
+    csv.chain(output.late.as_deref()).chain(output.summary.as_deref()).collect()
+}
+
+/// A path by the file itself, where there is one.
+fn itself(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// No output takes the place of something that is read.
+fn refuse_over_input(outputs: &[&Path], input: &Path) -> Result<(), Usage> {
+    match outputs.iter().find(|path| itself(path) == itself(input)) {
+        Some(path) => Err(Usage(format!("{} is an input: an output would take its place", path.display()))),
+        None => Ok(()),
+    }
+}
+
+/// No two outputs into one file, and none over an input.
+fn refuse_clashes(inputs: &[Input], output: &OutputArgs) -> Result<(), Usage> {
+    if output.to.iter().filter(|target| **target == Target::Stdout).count() > 1 {
         return Err(Usage("--to stdout is given twice".to_owned()));
     }
-    let itself = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let outputs = outputs(output);
     for (place, path) in outputs.iter().enumerate() {
         let is_device = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
         if !is_device && outputs[..place].iter().any(|other| itself(other) == itself(path)) {
             return Err(Usage(format!("two outputs would go to {}", path.display())));
         }
-        let is_input = |input: &Input| matches!(input, Input::File(file) if itself(&file.path) == itself(path));
-        if inputs.iter().any(is_input) {
-            return Err(Usage(format!("{} is an input: an output would take its place", path.display())));
-        }
     }
-    Ok(())
+    inputs.iter().try_for_each(|input| match input {
+        Input::File(file) => refuse_over_input(&outputs, &file.path),
+        Input::Stdin => Ok(()),
+    })
 }
 
 /// Says what an input that broke off leaves behind.
@@ -226,8 +254,14 @@ fn explain(error: RunError, targets: &[Target], closed: bool) -> anyhow::Error {
     anyhow::Error::from(error).context(written)
 }
 
+/// Whether there was something to read, and nothing of it is a report that could be used.
+pub(super) fn nothing_used(outcome: &Outcome) -> bool {
+    outcome.partitions.iter().all(|input| input.tally.accepted == 0)
+        && outcome.partitions.iter().any(|input| input.read.bytes > 0)
+}
+
 /// Inputs that the command line names and of which nothing can be used, and why.
-fn unusable(outcome: &Outcome, plan: &Plan) -> Vec<String> {
+pub(super) fn unusable(outcome: &Outcome, plan: &Plan) -> Vec<String> {
     let mut messages = Vec::new();
     for input in outcome.partitions.iter().filter(|input| input.read.bytes > 0 && input.tally.accepted == 0) {
         let tally = &input.tally;

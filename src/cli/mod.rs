@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 
+use crate::reconcile::ReconcileError;
 use crate::sink::{SinkError, atomic};
 use args::{Cli, Command, ConsoleArgs};
 use console::Console;
@@ -56,7 +57,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Status {
     let ended = match &cli.command {
         Command::File(args) => file::run(args, settings::from_environment(&matches), console),
         Command::Reconcile(args) => reconcile::run(args, console),
-        Command::Verify(args) => verify::run(args, console),
+        Command::Verify(args) => verify::run(args, &settings::from_environment(&matches), console),
     };
     match ended {
         Ok(status) => status,
@@ -95,6 +96,9 @@ fn fail(error: &anyhow::Error, console: Console) -> Status {
         return Status::Complete;
     }
     console.error(format_args!("{error:#}"));
+    if let Some(ReconcileError::Repeated { .. }) = error.downcast_ref() {
+        console.hint("nothing was added; --again adds it once more");
+    }
     if error.is::<Usage>() { Status::Usage } else { Status::Failed }
 }
 

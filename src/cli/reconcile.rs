@@ -1,12 +1,11 @@
 //! `ais-replay reconcile`: late reports to the windows that they missed.
 
-use anyhow::Context;
-
 use super::Status;
 use super::args::ReconcileArgs;
 use super::console::Console;
-use crate::reconcile::{Added, AggregateFile, Increments, ReconcileError};
+use crate::reconcile::{Added, AggregateFile, Increments};
 use crate::sink::{Sink, Target};
+use crate::summary::counted;
 
 /// Runs the command.
 ///
@@ -17,10 +16,10 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
     let increments = Increments::read(&args.late)?;
     let rows = increments.rows();
     let what = format!(
-        "{} late reports and {} rows of sums, for {} (cell, window) rows",
-        increments.reports,
-        increments.aggregated_rows,
-        rows.len()
+        "{} and {}, for {}",
+        counted(increments.reports, "late report"),
+        counted(increments.aggregated_rows, "summed row"),
+        counted(rows.len() as u64, "row")
     );
     let Some(AggregateFile::Csv(path)) = &args.into else {
         if !args.dry_run {
@@ -32,15 +31,13 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
         console.note(format_args!("{what}: printed as increments; --into csv:PATH adds them to a result"));
         return Ok(Status::Complete);
     };
-    let Added { merged, new } = increments
-        .add_into(path, args.again, args.dry_run)
-        .map_err(|error| {
-            let repeated = matches!(error, ReconcileError::Repeated { .. });
-            let error = anyhow::Error::from(error);
-            if repeated { error.context("nothing was added; --again adds a file once more") } else { error }
-        })
-        .with_context(|| format!("cannot reconcile into {}", path.display()))?;
+    let Added { merged, new } = increments.add_into(path, args.again, args.dry_run)?;
     let verb = if args.dry_run { "would change" } else { "changed" };
-    console.note(format_args!("{what}: {verb} {merged} rows of {} and added {new}", path.display()));
+    console.note(format_args!(
+        "{what}: {verb} {} of {}, {} of them new",
+        counted(merged + new, "row"),
+        path.display(),
+        new
+    ));
     Ok(Status::Complete)
 }

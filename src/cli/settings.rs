@@ -1,29 +1,31 @@
 //! From flags as written to what a run needs: defaults resolved, ages fixed to instants, contradictions refused.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory};
+use hashbrown::HashSet;
 
 use super::Usage;
 use super::args::{Cli, ReplayArgs, TagChecksumArg};
-use crate::cell::Precision;
+use crate::cell::{Cell, Precision};
 use crate::decode;
 use crate::engine::Selection;
 use crate::filter::Filter;
-use crate::reconcile;
+use crate::reconcile::{self, NamedKeys};
 use crate::run::Plan;
 use crate::source::ReadOptions;
 use crate::summary::FromEnvironment;
 use crate::time::{TimeArg, Timestamp};
 use crate::window::WindowSpec;
 
-/// The machine's clock. It resolves ages and warns; it is never an event time.
+/// The machine's clock, in whole seconds. It resolves ages and warns; it is never an event time.
 #[must_use]
 pub fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).map(|span| span.as_nanos()).unwrap_or_default();
-    Timestamp::from_nanos(i64::try_from(since_epoch).unwrap_or(i64::MAX))
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).map(|span| span.as_secs()).unwrap_or_default();
+    i64::try_from(since_epoch).ok().and_then(Timestamp::from_seconds).unwrap_or(Timestamp::from_nanos(i64::MAX))
 }
 
 /// A plan, and what is to be told of how it was made.
@@ -62,14 +64,10 @@ pub fn resolve(args: &ReplayArgs, now: Timestamp) -> anyhow::Result<Resolved> {
     }
     // A window is selected when it lies wholly inside, so a fraction of a second belongs to the outside.
     let ceiling = |time: Timestamp| time.seconds() + i64::from(time.nanos().rem_euclid(crate::time::NANOS) != 0);
-    let only = args.only.as_deref().map(reconcile::read_keys).transpose()?;
-    if let (Some(keys), Some(path)) = (&only, &args.only)
-        && let Some((cell, _)) = keys.iter().find(|(cell, _)| cell.precision() != precision)
-    {
-        let length = cell.precision().length();
-        let message = format!("--only {} names cell {cell}: give --precision {length} with it", path.display());
-        return Err(usage(message).into());
-    }
+    let only = match &args.only {
+        Some(path) => Some(read_only(path, window, precision)?),
+        None => None,
+    };
     if let Some(prefix) = args.cell.iter().find(|prefix| prefix.precision() > precision) {
         return Err(usage(format!("--cell {prefix} is longer than the cells of --precision {}", args.precision)).into());
     }
@@ -95,6 +93,33 @@ pub fn resolve(args: &ReplayArgs, now: Timestamp) -> anyhow::Result<Resolved> {
         },
         notes,
     })
+}
+
+/// The keys of `--only`, which must be of the run's own windows and cells.
+fn read_only(path: &Path, window: WindowSpec, precision: Precision) -> anyhow::Result<HashSet<(Cell, i64)>> {
+    let NamedKeys { keys, options } = reconcile::read_keys(path)?;
+    if let Some((cell, _)) = keys.iter().find(|(cell, _)| cell.precision() != precision) {
+        let length = cell.precision().length();
+        let message = format!("--only {} names cell {cell}: give --precision {length} with it", path.display());
+        return Err(Usage(message).into());
+    }
+    let starts_elsewhere = keys.iter().any(|(_, start)| start.rem_euclid(window.slide()) != 0);
+    let (length, slide) = options.map_or((window.length(), window.slide()), |of| (of.window_seconds, of.slide_seconds));
+    if starts_elsewhere || (length, slide) != (window.length(), window.slide()) {
+        let theirs = if starts_elsewhere {
+            "other windows".to_owned()
+        } else {
+            format!("windows of {length} s every {slide} s")
+        };
+        let message = format!(
+            "--only {} is of {theirs}, and this run of windows of {} s every {} s: give --window and --slide to match",
+            path.display(),
+            window.length(),
+            window.slide()
+        );
+        return Err(Usage(message).into());
+    }
+    Ok(keys)
 }
 
 fn default_threads() -> usize {

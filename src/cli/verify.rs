@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
-use super::Status;
-use super::args::{ReplayArgs, VerifyArgs, VerifyForm};
+use super::args::{VerifyArgs, VerifyForm};
 use super::console::Console;
 use super::progress::Bar;
 use super::settings::{self, Resolved};
+use super::{Status, Usage};
 use crate::cell::Cell;
+use crate::report::MessageTypes;
 use crate::row::Row;
 use crate::run::{self, Output, Plan, Progress};
 use crate::sink::SinkError;
 use crate::sink::late::LateReport;
 use crate::sink::rows::{Form, RowWriter};
 use crate::source::file;
+use crate::summary::FromEnvironment;
 use crate::verify::{self, Difference, Reference};
 
 type Rows = BTreeMap<(i64, Cell), Row>;
@@ -24,9 +27,11 @@ type Rows = BTreeMap<(i64, Cell), Row>;
 /// # Errors
 ///
 /// Where a result cannot be read, or the output not be written.
-pub fn run(args: &VerifyArgs, console: Console) -> anyhow::Result<Status> {
+pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Console) -> anyhow::Result<Status> {
     let Resolved { plan, notes } = settings::resolve(&args.replay, settings::now())?;
     notes.iter().for_each(|note| console.note(note));
+    from_environment.iter().for_each(|set| console.note(format_args!("set by {set}")));
+    refuse_filters_of_sentences(args)?;
     let rows = select(args.table.read()?, args, &plan);
     let mut out = BufWriter::new(io::stdout());
     let Some(reference) = &args.against else {
@@ -39,7 +44,7 @@ pub fn run(args: &VerifyArgs, console: Console) -> anyhow::Result<Status> {
     };
     let others = match reference {
         Reference::Table(table) => table.read()?,
-        Reference::File(path) => replayed(std::slice::from_ref(path), &args.replay, plan.clone(), console)?,
+        Reference::File(path) => replayed(std::slice::from_ref(path), &plan, console)?,
     };
     let others = select(others, args, &plan);
     let differences = verify::differences(&rows, &others);
@@ -58,11 +63,24 @@ pub fn run(args: &VerifyArgs, console: Console) -> anyhow::Result<Status> {
     Ok(Status::Difference)
 }
 
+/// A result has no message types and no positions, so what filters by them would fall on one side of a comparison alone.
+fn refuse_filters_of_sentences(args: &VerifyArgs) -> Result<(), Usage> {
+    let against_sentences = matches!(args.against, Some(Reference::File(_)));
+    let types: MessageTypes = args.replay.types.iter().copied().collect();
+    if !against_sentences && (types != MessageTypes::LIVE_PIPELINE || args.replay.bbox.is_some()) {
+        return Err(Usage("--types and --bbox are for --against file:PATH: a result knows neither".to_owned()));
+    }
+    Ok(())
+}
+
 /// The rows of the cells and windows that were asked for.
 fn select(mut rows: Rows, args: &VerifyArgs, plan: &Plan) -> Rows {
     let (since, until) = (plan.selection.since, plan.selection.until);
+    let (prefixes, only) = (&plan.filter.cells, plan.selection.only.as_ref());
     rows.retain(|(start, cell), _| {
         (args.all || args.cells.contains(cell))
+            && (prefixes.is_empty() || prefixes.iter().any(|prefix| cell.starts_with(*prefix)))
+            && only.is_none_or(|keys| keys.contains(&(*cell, *start)))
             && since.is_none_or(|since| *start >= since)
             && until.is_none_or(|until| start.saturating_add(plan.window.length()) <= until)
     });
@@ -70,7 +88,7 @@ fn select(mut rows: Rows, args: &VerifyArgs, plan: &Plan) -> Rows {
 }
 
 /// The rows that the sentences themselves give.
-fn replayed(paths: &[std::path::PathBuf], _: &ReplayArgs, plan: Plan, console: Console) -> anyhow::Result<Rows> {
+fn replayed(paths: &[PathBuf], plan: &Plan, console: Console) -> anyhow::Result<Rows> {
     struct Collect {
         rows: Rows,
         bar: Bar,
@@ -88,9 +106,24 @@ fn replayed(paths: &[std::path::PathBuf], _: &ReplayArgs, plan: Plan, console: C
     let found = file::find(paths)?;
     let total = found.inputs.iter().map(crate::source::Input::stored_bytes).sum();
     let mut collect = Collect { rows: Rows::new(), bar: Bar::new(console, total) };
-    let outcome = run::run(&found.inputs, &plan, &mut collect);
+    let outcome = run::run(&found.inputs, plan, &mut collect);
     collect.bar.finish();
-    let late = outcome?.pairs.late;
+    let outcome = outcome?;
+    let unusable = super::file::unusable(&outcome, plan);
+    if let Some(message) = unusable.first() {
+        anyhow::bail!("{message}");
+    }
+    if super::file::nothing_used(&outcome) {
+        anyhow::bail!("{}", super::file::NO_REPORT);
+    }
+    let rejected: u64 = outcome.partitions.iter().map(|input| input.tally.all_rejected()).sum();
+    if rejected > 0 {
+        console.warning(format_args!(
+            "{} sentences were rejected; 'ais-replay file' tells why",
+            indicatif::HumanCount(rejected)
+        ));
+    }
+    let late = outcome.pairs.late;
     if late > 0 {
         console.warning(format_args!("{late} reports were late at --lateness {} and are not compared", plan.lateness));
     }

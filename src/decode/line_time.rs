@@ -97,15 +97,16 @@ impl LineTime {
     }
 }
 
-/// The smallest UNIX time that is believed beside a sentence, in seconds: 1973. Smaller numbers there count other things.
-const LEAST_LOGGED_SECONDS: i64 = 100_000_000;
+/// The smallest UNIX time that is believed beside a sentence, in seconds: September 2001, before AIS was on any ship. Smaller
+/// numbers there are other things, such as a nine-digit MMSI.
+const LEAST_LOGGED_SECONDS: i64 = 1_000_000_000;
 
 /// Reads a time at the start of a text.
 fn read_time(text: &[u8], zone: Option<Zone>) -> LineTime {
     let digits = leading_digits(text);
     match (digits, text.get(digits)) {
         (4, Some(b'-' | b'/')) | (8, Some(b'T' | b' ')) => read_calendar_time(text, zone).unwrap_or_default(),
-        (9.., after) => {
+        (10.., after) => {
             let mut end = digits;
             if after == Some(&b'.') {
                 end += 1 + leading_digits(&text[digits + 1..]);
@@ -270,6 +271,7 @@ mod tests {
             (",d-067,S0000,t000000.00,T00.00338535,r11CSDO1,1272844802", "2010-05-03T00:00:02Z"),
             (",1541030311,1541030400", "2018-10-31T23:58:31Z"),
             (",1328182324603", "2012-02-02T11:32:04.603Z"),
+            (",219000107,2026-05-01T06:00:05Z", "2026-05-01T06:00:05Z"),
             (",1daasd4218,,1357134222", "2013-01-02T13:43:42Z"),
         ] {
             assert_eq!(find(text), at(time), "{text}");

@@ -393,16 +393,17 @@ impl<F: FnMut(Accepted<'_>)> Visitor for Step<'_, F> {
             decoder.waiting_pghp.retain(|(written, ..)| line - written <= PGHP_WAIT_LINES);
             decoder.waiting_pghp.push((line, checksum, time));
             decoder.timekeeper.show(Clock::Previous, time);
-        } else if intact && clocks::is_clock_sentence(body) {
+            return;
+        }
+        if intact && clocks::is_clock_sentence(body) {
             decoder.tally.note(Note::ClockSentence, line);
             if decoder.options.clock == Some(Clock::Sentences)
                 && let Some(time) = clocks::sentence_time(body)
             {
                 decoder.timekeeper.show(Clock::Sentences, time);
             }
-        } else {
-            self.show_time(line, context);
         }
+        self.show_time(line, context);
     }
 
     fn reject(&mut self, line: u64, kind: Reject) {

@@ -66,6 +66,8 @@ impl AtomicFile {
             None => path.to_owned(),
         };
         let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Asked for itself, since what fails below names the temporary file.
+        fs::metadata(directory).map_err(fail)?;
         let name = target.file_name().ok_or_else(|| fail(io::Error::other("it names no file")))?.to_string_lossy();
         let prefix = format!(".{name}.");
         let mut builder = tempfile::Builder::new();

@@ -30,6 +30,12 @@ pub struct Header {
     pub targets: Vec<String>,
 }
 
+/// Whether a content begins as a late file does.
+#[must_use]
+pub fn is_late_file(beginning: &[u8]) -> bool {
+    beginning.starts_with(b"{\"late_format\":")
+}
+
 /// The options of a run that a late file is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderOptions {

@@ -60,6 +60,7 @@ impl std::str::FromStr for Target {
             None if text == "stdout" => Ok(Self::Stdout),
             Some(("csv", path)) if !path.is_empty() => Ok(Self::Csv(path.into())),
             Some(("csv", _)) => Err("csv: needs a path behind it, as in csv:windows.csv".to_owned()),
+            None if text.ends_with(".csv") => Err(format!("'{text}' is no target: did you mean csv:{text}?")),
             _ => Err(format!("'{text}' is no target: stdout or csv:PATH")),
         }
     }

@@ -186,8 +186,8 @@ fn json_row(row: &Row, utc: bool) -> JsonRow<'_> {
     }
 }
 
-/// Widths of the columns: the same in every batch of rows, since rows come before the last one is known.
-const WIDTHS: [u16; 7] = [12, 20, 9, 7, 11, 11, 7];
+/// Widths of the columns with a blank on either side: the same in every batch of rows, since rows come before the last one is known.
+const WIDTHS: [u16; 7] = [14, 22, 11, 9, 13, 13, 9];
 
 fn table(rows: &[Row], with_header: bool) -> Table {
     let mut table = Table::new();

@@ -25,6 +25,9 @@ impl FileInput {
     ///
     /// What the system says.
     pub fn open(&self) -> Result<File, SourceError> {
+        if self.path.is_dir() {
+            return Err(open_error(&self.path, io::Error::other("it is a directory")));
+        }
         File::open(&self.path).map_err(|error| open_error(&self.path, error))
     }
 }
@@ -63,7 +66,11 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, SourceError> {
         }
         let metadata = fs::metadata(path).map_err(|error| open_error(path, error))?;
         let mut add = |file: FileInput| -> Result<(), SourceError> {
-            let itself = fs::canonicalize(&file.path).map_err(|error| open_error(&file.path, error))?;
+            // A pipe has no path to itself.
+            let itself = match file.bytes {
+                Some(_) => fs::canonicalize(&file.path).map_err(|error| open_error(&file.path, error))?,
+                None => file.path.clone(),
+            };
             match files.get_mut(&itself) {
                 Some(known) => {
                     known.named |= file.named;
@@ -115,6 +122,7 @@ fn walk(directory: &Path, files: &mut Vec<FileInput>, passed_over: &mut Vec<Path
                 files.push(FileInput { path, bytes: Some(metadata.len()), named: false });
             }
             Ok(_) => passed_over.push(path),
+            Err(_) if link.is_symlink() => passed_over.push(path),
             Err(error) => return Err(open_error(&path, error)),
         }
     }

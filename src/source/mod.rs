@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decode::Record;
+use crate::sink::late;
 use ahead::ReadAhead;
 use content::Content;
 use event::EventRecords;
@@ -127,11 +128,23 @@ impl Input {
     ///
     /// Where it cannot be opened, or its beginning tells that it can never be read.
     pub fn open(&self, options: ReadOptions) -> Result<Reader, SourceError> {
-        let stored: Box<dyn io::Read + Send> = match self {
+        Reader::new(self.name(), self.open_stored()?, options)
+    }
+
+    /// Opens it for its lines, whatever they hold.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be opened, or its beginning tells that it can never be read.
+    pub fn open_text(&self, options: ReadOptions) -> Result<Reader, SourceError> {
+        Reader::of_lines(self.name(), self.open_stored()?, options)
+    }
+
+    fn open_stored(&self) -> Result<Box<dyn io::Read + Send>, SourceError> {
+        Ok(match self {
             Self::File(file) => Box::new(file.open()?),
             Self::Stdin => Box::new(io::stdin()),
-        };
-        Reader::new(self.name(), stored, options)
+        })
     }
 }
 
@@ -174,6 +187,8 @@ enum Form {
     Lines(Box<LineChunks>),
     Event(Box<EventRecords>),
     Ahead(Box<ReadAhead>),
+    /// Late side-output of a run: what it holds has been read once before.
+    LateFile(Box<Content>),
 }
 
 impl Reader {
@@ -183,14 +198,32 @@ impl Reader {
     ///
     /// Where its beginning cannot be read, or tells that it can never be.
     pub fn new(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
+        Self::with_form(name, stored, options, |content| {
+            Ok(if late::is_late_file(content.beginning()) {
+                Form::LateFile(Box::new(content))
+            } else if event::is_event(content.beginning()) {
+                Form::Event(Box::new(EventRecords::read(content)?))
+            } else {
+                Form::Lines(Box::new(LineChunks::new(content, options.chunk_bytes)))
+            })
+        })
+    }
+
+    fn of_lines(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
+        Self::with_form(name, stored, options, |content| {
+            Ok(Form::Lines(Box::new(LineChunks::new(content, options.chunk_bytes))))
+        })
+    }
+
+    fn with_form(
+        name: String,
+        stored: Box<dyn io::Read + Send>,
+        options: ReadOptions,
+        form: impl FnOnce(Content) -> Result<Form, SourceError>,
+    ) -> Result<Self, SourceError> {
         let stored_bytes = Arc::new(AtomicU64::new(0));
         let counted = CountedRead { inner: stored, bytes: Arc::clone(&stored_bytes) };
-        let content = Content::open(name.clone(), counted, options.digest)?;
-        let form = if event::is_event(content.beginning()) {
-            Form::Event(Box::new(EventRecords::read(content)?))
-        } else {
-            Form::Lines(Box::new(LineChunks::new(content, options.chunk_bytes)))
-        };
+        let form = form(Content::open(name.clone(), counted, options.digest)?)?;
         Ok(Self { name, form, stored_bytes })
     }
 
@@ -217,6 +250,7 @@ impl Reader {
             Form::Lines(lines) => lines.next_chunk(),
             Form::Event(records) => Ok(records.next_chunk()),
             Form::Ahead(ahead) => ahead.next_chunk(),
+            Form::LateFile(_) => Ok(Chunk::End),
         }
     }
 
@@ -239,6 +273,11 @@ impl Reader {
             Form::Lines(lines) => lines.content(),
             Form::Event(records) => records.content(),
             Form::Ahead(ahead) => return ahead.outcome(),
+            Form::LateFile(content) => {
+                let warning =
+                    format!("{} is late side-output and no log: it was passed over; 'reconcile' adds it", self.name);
+                return ReadOutcome { bytes: content.bytes(), digest: None, warning: Some(warning) };
+            }
         };
         ReadOutcome { bytes: content.bytes(), digest: content.digest(), warning: content.warning() }
     }
