@@ -73,6 +73,18 @@ impl Cell {
         self.precision() >= length && self.0 >> unused == prefix.0 >> unused
     }
 
+    /// The integer behind it, for a place on disk.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The cell of an integer that [`Cell::to_bits`] gave.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Its characters, and how many of them count.
     fn characters(self) -> ([u8; 12], usize) {
         let code = self.0 >> 4;

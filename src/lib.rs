@@ -39,6 +39,7 @@ pub mod row;
 pub mod run;
 pub mod sink;
 pub mod source;
+pub mod store;
 pub mod summary;
 pub mod table;
 pub mod time;

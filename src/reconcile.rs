@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,8 @@ use crate::sink::late::{Header, HeaderOptions, LateReport};
 use crate::sink::rows::{Form, RowWriter};
 use crate::source::content::hexadecimal;
 use crate::source::file::FileInput;
-use crate::source::{Chunk, Input, ReadOptions, SourceError};
+use crate::source::{Chunk, Input, ReadOptions, ReadOutcome, SourceError};
+use crate::store::ledger::ReadInput;
 use crate::table::{self, TableError};
 
 /// A result that `reconcile --into` rewrites.
@@ -163,6 +165,7 @@ struct LateInput {
     name: String,
     digest: String,
     run: Option<String>,
+    read: ReadOutcome,
 }
 
 fn windows_text(options: &HeaderOptions) -> String {
@@ -173,14 +176,18 @@ fn windows_text(options: &HeaderOptions) -> String {
 }
 
 /// Calls `line` for every line of a file that is not blank, and returns the digest of its content.
-fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<(), String>) -> Result<String, ReconcileError> {
+fn each_line(
+    path: &Path,
+    sizes: Arc<[u64]>,
+    mut line: impl FnMut(u64, &[u8]) -> Result<(), String>,
+) -> Result<ReadOutcome, ReconcileError> {
     let name = path.display().to_string();
     let input = if path.as_os_str() == "-" {
         Input::Stdin
     } else {
         Input::File(FileInput { path: path.to_owned(), bytes: None, named: true })
     };
-    let mut reader = input.open_text(ReadOptions { digest: true, ..ReadOptions::default() })?;
+    let mut reader = input.open_text(ReadOptions { digest: Some(sizes), ..ReadOptions::default() })?;
     let mut number = 0;
     while let Chunk::Lines(lines) = reader.next_chunk()? {
         // A chunk ends where a line ends, so there is an empty rest behind its last LF.
@@ -191,7 +198,7 @@ fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<(), String>
             }
         }
     }
-    Ok(reader.outcome().digest.unwrap_or_default())
+    Ok(reader.outcome())
 }
 
 /// The (cell, window start) keys named in a late file or a list of conflicts.
@@ -202,7 +209,7 @@ fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<(), String>
 pub fn read_keys(path: &Path) -> Result<NamedKeys, ReconcileError> {
     let mut keys = HashSet::new();
     let mut options = None;
-    each_line(path, |number, text| {
+    each_line(path, [].into(), |number, text| {
         if number == 1
             && let Ok(header) = serde_json::from_slice::<Header>(text)
         {
@@ -227,17 +234,17 @@ pub struct NamedKeys {
 }
 
 impl Increments {
-    /// Reads late files, each content once.
+    /// Reads late files, each content once. Digests are made of them, and of their beginnings at `sizes`.
     ///
     /// # Errors
     ///
     /// Where a file cannot be read, or holds what cannot be added.
-    pub fn read(paths: &[PathBuf]) -> Result<Self, ReconcileError> {
+    pub fn read(paths: &[PathBuf], sizes: &Arc<[u64]>) -> Result<Self, ReconcileError> {
         let mut all = Self::default();
         for path in paths {
             let mut one = Self::default();
             let mut header = None;
-            let digest = each_line(path, |number, text| {
+            let read = each_line(path, Arc::clone(sizes), |number, text| {
                 if number == 1
                     && let Ok(found) = serde_json::from_slice::<Header>(text)
                 {
@@ -247,6 +254,7 @@ impl Increments {
                 one.add_line(text)
             })?;
             let name = path.display().to_string();
+            let digest = read.digest.clone().unwrap_or_default();
             if let Some(twin) = all.files.iter().find(|file| file.digest == digest) {
                 return Err(ReconcileError::Twice { name, twin: twin.name.clone() });
             }
@@ -255,7 +263,7 @@ impl Increments {
             if let Some(header) = header {
                 all.check_options(&name, header.options)?;
             }
-            all.files.push(LateInput { name, digest, run });
+            all.files.push(LateInput { name, digest, run, read });
         }
         Ok(all)
     }
@@ -321,6 +329,20 @@ impl Increments {
                 Ok(())
             }
         }
+    }
+
+    /// What the late files are, for the ledger of a table: each with the run that made it, if it says so.
+    #[must_use]
+    pub fn inputs(&self) -> (Vec<ReadInput>, Vec<(String, Option<String>)>) {
+        let identity = |file: &LateInput| ReadInput::new(&file.name, &file.read);
+        let late = self.files.iter().map(|file| (file.name.clone(), file.run.clone()));
+        (self.files.iter().map(identity).collect(), late.collect())
+    }
+
+    /// Length of the windows in seconds, if the late files say it.
+    #[must_use]
+    pub fn window_seconds(&self) -> Option<i64> {
+        self.options.as_ref().map(|(_, options)| options.window_seconds)
     }
 
     /// The increments as rows, ordered.

@@ -227,7 +227,7 @@ impl Run<'_> {
         if self.plan.lateness == Lateness::Unbounded || !input.can_be_read_twice() {
             return Ok(None);
         }
-        let mut reader = input.open(ReadOptions { digest: false, ..self.plan.read })?;
+        let mut reader = input.open(ReadOptions { digest: None, ..self.plan.read.clone() })?;
         // Records may turn out to be duplicates of another input's, so a look at them promises nothing.
         if reader.gives_records() {
             return Ok(None);
@@ -288,7 +288,7 @@ impl Run<'_> {
     fn advance(&mut self, place: usize) -> Result<(), RunError> {
         let input = &self.inputs[place];
         if matches!(self.states[place], State::Waiting(_)) {
-            let mut reader = input.open(self.plan.read).map_err(|error| self.broken(error))?;
+            let mut reader = input.open(self.plan.read.clone()).map_err(|error| self.broken(error))?;
             if self.plan.threads > 1 && !reader.gives_records() {
                 reader = reader.read_ahead();
             }

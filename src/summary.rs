@@ -10,6 +10,7 @@ use crate::decode::event_time::{Clock, EventTimeMode};
 use crate::decode::tally::{Count, Ignore, Note, Reject, Tally};
 use crate::engine::clock::Lateness;
 use crate::run::{Outcome, PartitionOutcome, Plan};
+use crate::store::write::WriteReport;
 use crate::time::{Timestamp, seconds_to_rfc3339};
 
 /// A flag whose value came from the environment.
@@ -43,6 +44,8 @@ pub struct Summary<'a> {
     pub dry_run: bool,
     /// Id of the run, if it has one.
     pub run: Option<String>,
+    /// What became of the rows in tables.
+    pub reports: &'a [WriteReport],
     /// What came from the environment.
     pub from_environment: Vec<FromEnvironment>,
     /// What is odd.
@@ -179,6 +182,7 @@ impl Summary<'_> {
             "first_window": totals.span.map(|(first, _)| first),
             "last_window": totals.span.map(|(_, last)| last),
             "targets": self.targets,
+            "tables": self.reports,
             "late_file": self.late_file,
             "warnings": self.warnings,
         })
@@ -273,6 +277,9 @@ impl fmt::Display for Summary<'_> {
                 line(f, title, &format!("{number:>9}  {:<18}  {} ({example})", kind.name, kind.meaning))?;
                 title = "";
             }
+        }
+        for report in self.reports {
+            line(f, "table", &report.to_string())?;
         }
         if let Some(late) = self.late_text() {
             line(f, "late", &late)?;

@@ -6,24 +6,30 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::cell::Cell;
+use crate::cell::{Cell, InvalidCell};
 use crate::row::{Average, Row, Tenths};
-use crate::table::{self, TableError};
+use crate::store::write::{AwsOptions, Keys, Store, TableName};
+use crate::table;
 
 /// A result that can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableRef {
     /// A CSV file.
     Csv(PathBuf),
+    /// A table.
+    Table(TableName),
 }
 
 impl std::str::FromStr for TableRef {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(table) = TableName::parse(text) {
+            return Ok(Self::Table(table));
+        }
         match text.split_once(':') {
             Some(("csv", path)) if !path.is_empty() => Ok(Self::Csv(path.into())),
-            _ => Err(format!("'{text}' is no result that can be read: csv:PATH")),
+            _ => Err(format!("'{text}' is no result that can be read: csv:PATH, sqlite:PATH or dynamodb:TABLE")),
         }
     }
 }
@@ -32,20 +38,47 @@ impl std::fmt::Display for TableRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Csv(path) => write!(f, "csv:{}", path.display()),
+            Self::Table(table) => table.fmt(f),
         }
     }
 }
 
 impl TableRef {
-    /// Its rows by (window start, cell).
+    /// The rows of some keys, by (window start, cell). A row of a table that holds no report is none.
     ///
     /// # Errors
     ///
     /// Where it cannot be read.
-    pub fn read(&self) -> Result<BTreeMap<(i64, Cell), Row>, TableError> {
-        match self {
-            Self::Csv(path) => Ok(table::read_csv(path)?.rows),
-        }
+    pub fn read(&self, keys: &Keys, aws: &AwsOptions) -> anyhow::Result<BTreeMap<(i64, Cell), Row>> {
+        Ok(match self {
+            Self::Csv(path) => {
+                let mut rows = table::read_csv(path)?.rows;
+                rows.retain(|(start, cell), _| keys.hold(*cell, *start));
+                rows
+            }
+            Self::Table(name) => {
+                let rows = Store::open(name, false, aws)?.read(keys)?;
+                rows.into_iter().filter(|row| row.item.count > 0).map(|row| (row.row.key(), row.row)).collect()
+            }
+        })
+    }
+}
+
+/// Cells as `verify` takes them: one, or with a star all that begin so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellPattern {
+    /// The cell.
+    pub cell: Cell,
+    /// Whether a star stands behind it.
+    pub is_prefix: bool,
+}
+
+impl std::str::FromStr for CellPattern {
+    type Err = InvalidCell;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCell> {
+        let (cell, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
+        Ok(Self { cell: cell.parse()?, is_prefix })
     }
 }
 
@@ -64,8 +97,9 @@ impl std::str::FromStr for Reference {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            Some(("csv", _)) => text.parse().map(Self::Table),
-            _ => Err(format!("'{text}' is nothing to compare with: csv:PATH or file:PATH")),
+            _ => text.parse().map(Self::Table).map_err(|_: String| {
+                format!("'{text}' is nothing to compare with: csv:PATH, sqlite:PATH, dynamodb:TABLE or file:PATH")
+            }),
         }
     }
 }
@@ -90,7 +124,8 @@ pub fn print_cells(out: &mut impl Write, cells: &[Cell], rows: &[Row]) -> io::Re
     for row in rows {
         by_cell.entry(row.cell).or_default().push(row);
     }
-    let order: Vec<Cell> = if cells.is_empty() { by_cell.keys().copied().collect() } else { cells.to_vec() };
+    let others = by_cell.keys().copied().filter(|cell| !cells.contains(cell));
+    let order: Vec<Cell> = cells.iter().copied().chain(others).collect();
     for cell in &order {
         let rows = &by_cell[cell];
         if order.len() > 1 {

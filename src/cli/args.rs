@@ -13,8 +13,10 @@ use crate::reconcile::AggregateFile;
 use crate::report::MessageType;
 use crate::sink::Target;
 use crate::sink::rows::Form;
+use crate::store::WriteMode;
+use crate::store::write::{AwsOptions, TableName};
 use crate::time::{Span, TimeArg};
-use crate::verify::{Reference, TableRef};
+use crate::verify::{CellPattern, Reference, TableRef};
 use crate::{decode::event_time, decode::line_time::Zone};
 
 const STYLES: Styles = Styles::styled()
@@ -50,6 +52,8 @@ pub enum Command {
     Reconcile(ReconcileArgs),
     /// Print count and average SOG per window of a cell, or compare two results
     Verify(VerifyArgs),
+    /// List the runs that have written to a table
+    Runs(RunsArgs),
 }
 
 /// Flags of every command.
@@ -101,6 +105,89 @@ pub struct FileArgs {
     /// What comes out.
     #[command(flatten)]
     pub output: OutputArgs,
+
+    /// How tables are written.
+    #[command(flatten)]
+    pub table: TableArgs,
+
+    /// How AWS is reached.
+    #[command(flatten)]
+    pub aws: AwsArgs,
+}
+
+/// How rows are written into a table that may hold something.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Tables")]
+pub struct TableArgs {
+    /// What to do with rows [default: insert for a replay, add for reconcile]
+    #[arg(long, value_name = "MODE")]
+    pub write: Option<WriteMode>,
+
+    /// Write although the table's run records say that an input is in it already
+    #[arg(long)]
+    pub again: bool,
+
+    /// List the rows that were left alone in this file, in the form that --only reads
+    #[arg(long, value_name = "PATH")]
+    pub conflicts: Option<PathBuf>,
+
+    /// Make the table where there is none, billed on demand
+    #[arg(long)]
+    pub create_table: bool,
+
+    /// Write at most this many rows a second
+    #[arg(long, value_name = "N", env = "AIS_REPLAY_WRITE_RATE", value_parser = clap::value_parser!(u32).range(1..))]
+    pub write_rate: Option<u32>,
+}
+
+/// How AWS is reached. What is not given comes from the standard configuration and environment of AWS.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "AWS")]
+pub struct AwsArgs {
+    /// Profile of the shared configuration
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+
+    /// Region
+    #[arg(long, value_name = "REGION")]
+    pub region: Option<String>,
+
+    /// Another endpoint than AWS's own
+    #[arg(long, value_name = "URL")]
+    pub endpoint_url: Option<String>,
+}
+
+impl AwsArgs {
+    /// The same for a table.
+    #[must_use]
+    pub fn options(&self, write_rate: Option<u32>) -> AwsOptions {
+        AwsOptions {
+            profile: self.profile.clone(),
+            region: self.region.clone(),
+            endpoint_url: self.endpoint_url.clone(),
+            write_rate,
+        }
+    }
+}
+
+/// `ais-replay runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// The table [default: dynamodb:$AGG_TABLE]
+    #[arg(long = "in", value_name = "TABLE", value_parser = parse_table)]
+    pub table: Option<TableName>,
+
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+
+    /// How AWS is reached.
+    #[command(flatten)]
+    pub aws: AwsArgs,
+}
+
+fn parse_table(text: &str) -> Result<TableName, String> {
+    TableName::parse(text).ok_or_else(|| format!("'{text}' is no table: sqlite:PATH or dynamodb:TABLE"))
 }
 
 /// What a replay's result depends on.
@@ -271,7 +358,8 @@ pub enum TagChecksumArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Where the rows go: stdout or csv:PATH; repeatable [default: stdout]
+    /// Where the rows go: stdout, csv:PATH, sqlite:PATH, dynamodb:TABLE, or dynamodb for the table that AGG_TABLE names;
+    /// repeatable [default: stdout]
     #[arg(long, value_name = "TARGET")]
     pub to: Vec<Target>,
 
@@ -299,7 +387,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "PATH")]
     pub summary: Option<PathBuf>,
 
-    /// Name of the run in its late file [default: derived from the inputs' content and the options]
+    /// Id of the run in tables and its late file [default: derived from the inputs' content and the options]
     #[arg(long, value_name = "ID", env = "AIS_REPLAY_RUN_ID")]
     pub run_id: Option<String>,
 }
@@ -308,19 +396,24 @@ pub struct OutputArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ais-replay reconcile late.ndjson
-  ais-replay reconcile late.ndjson --into csv:windows.csv")]
+  ais-replay reconcile late.ndjson --into csv:windows.csv
+  ais-replay reconcile late.ndjson --to dynamodb:ais_window_agg")]
 pub struct ReconcileArgs {
     /// Late files, as --late writes them, or NDJSON of cell, window_start, count and sog_sum
     #[arg(required = true, value_name = "LATE")]
     pub late: Vec<PathBuf>,
 
     /// Add the increments to the rows of this result and rewrite it; without it, print them
-    #[arg(long, value_name = "csv:PATH")]
+    #[arg(long, value_name = "csv:PATH", conflicts_with = "to")]
     pub into: Option<AggregateFile>,
 
-    /// Add a late file once more that the result already has
-    #[arg(long, requires = "into")]
-    pub again: bool,
+    /// Add the increments to a table: sqlite:PATH, dynamodb:TABLE, or dynamodb for the table that AGG_TABLE names
+    #[arg(long, value_name = "TABLE", value_parser = parse_table)]
+    pub to: Option<TableName>,
+
+    /// Id of the run in the table [default: derived from the late files' content]
+    #[arg(long, value_name = "ID", env = "AIS_REPLAY_RUN_ID")]
+    pub run_id: Option<String>,
 
     /// Form of the increments on standard output [default: table on a terminal, else csv]
     #[arg(long, value_name = "FORM", env = "AIS_REPLAY_FORMAT")]
@@ -333,6 +426,14 @@ pub struct ReconcileArgs {
     /// Read everything, write nothing, and say what would be written
     #[arg(long)]
     pub dry_run: bool,
+
+    /// How tables are written.
+    #[command(flatten)]
+    pub table: TableArgs,
+
+    /// How AWS is reached.
+    #[command(flatten)]
+    pub aws: AwsArgs,
 }
 
 /// `ais-replay verify`.
@@ -342,20 +443,20 @@ pub struct ReconcileArgs {
   ais-replay verify --all --in csv:windows.csv --against csv:other.csv
   ais-replay verify u4pruy --in csv:windows.csv --against file:harbour.nmea")]
 pub struct VerifyArgs {
-    /// Cells to print
+    /// Cells to print; 'u4pr*' stands for every cell that begins so
     #[arg(value_name = "CELL", required_unless_present = "all")]
-    pub cells: Vec<Cell>,
+    pub cells: Vec<CellPattern>,
 
     /// Every cell
     #[arg(long, conflicts_with = "cells")]
     pub all: bool,
 
-    /// The result to read
-    #[arg(long = "in", value_name = "csv:PATH", env = "AIS_REPLAY_IN")]
-    pub table: TableRef,
+    /// The result to read: csv:PATH, sqlite:PATH or dynamodb:TABLE [default: dynamodb:$AGG_TABLE]
+    #[arg(long = "in", value_name = "RESULT", env = "AIS_REPLAY_IN")]
+    pub table: Option<TableRef>,
 
     /// Compare with this instead: another result, or the sentences themselves, replayed with the flags below
-    #[arg(long, value_name = "csv:PATH|file:PATH")]
+    #[arg(long, value_name = "RESULT|file:PATH")]
     pub against: Option<Reference>,
 
     /// Form of the output [default: lines for people]
@@ -365,6 +466,10 @@ pub struct VerifyArgs {
     /// Windows, times and filters.
     #[command(flatten)]
     pub replay: ReplayArgs,
+
+    /// How AWS is reached.
+    #[command(flatten)]
+    pub aws: AwsArgs,
 }
 
 /// Form of what `verify` prints.

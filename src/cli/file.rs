@@ -1,7 +1,9 @@
 //! `ais-replay file`: sentences through the windows to the sinks.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
@@ -10,9 +12,11 @@ use super::args::{FileArgs, OutputArgs};
 use super::console::Console;
 use super::progress::Bar;
 use super::settings::{self, Resolved};
-use super::{Status, Usage};
+use super::{Status, Usage, tables};
+use crate::decode::event_time::EventTimeMode;
 use crate::decode::tally::Reject;
 use crate::reconcile;
+use crate::report::MessageTypes;
 use crate::row::Row;
 use crate::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress, RunError};
 use crate::sink::atomic::AtomicFile;
@@ -21,7 +25,11 @@ use crate::sink::rows::Form;
 use crate::sink::{Sink, SinkError, Target};
 use crate::source::content::hexadecimal;
 use crate::source::{Input, file};
+use crate::store::ledger::ReadInput;
+use crate::store::write::{ReadRun, StoreError, TableName, TableSink, WriteReport};
+use crate::store::{Token, WriteMode};
 use crate::summary::{self, FromEnvironment, Summary};
+use crate::time::{TimeArg, Timestamp};
 
 /// How far ahead of this machine's clock an event time may be before it is remarked on.
 const REMARKABLE_LEAD_NANOS: i64 = 600 * crate::time::NANOS;
@@ -36,54 +44,70 @@ pub(super) const NO_REPORT: &str = "nothing could be used: there is no position 
 /// Where an input or an output fails, or flags contradict each other.
 pub fn run(args: &FileArgs, from_environment: Vec<FromEnvironment>, console: Console) -> anyhow::Result<Status> {
     let found = file::find(&args.paths)?;
-    let Resolved { mut plan, notes } = settings::resolve(&args.replay, settings::now())?;
+    let Resolved { plan, notes } = settings::resolve(&args.replay, settings::now())?;
     notes.iter().for_each(|note| console.note(note));
-    plan.read.digest = args.output.late.is_some() && !args.output.dry_run;
     let mut warnings: Vec<String> = Vec::new();
     warnings.extend(
         found.repeated.iter().map(|path| format!("{} is given more than once: it is read once", path.display())),
     );
     warnings.extend(found.passed_over.iter().map(|path| format!("{} is no file: it was passed over", path.display())));
     if let Some(only) = &args.replay.only {
-        refuse_over_input(&outputs(&args.output), only)?;
+        refuse_over_input(&outputs(args), only)?;
     }
-    replay(&found.inputs, &plan, &args.output, from_environment, warnings, console)
+    refuse_clashes(&found.inputs, args)?;
+    refuse_unrepeatable(&found.inputs, args)?;
+    replay(&found.inputs, plan, args, from_environment, warnings, console)
 }
 
 /// Replays inputs into the sinks that the flags name, and tells how it went.
 fn replay(
     inputs: &[Input],
-    plan: &Plan,
-    output: &OutputArgs,
+    mut plan: Plan,
+    args: &FileArgs,
     from_environment: Vec<FromEnvironment>,
     mut warnings: Vec<String>,
     console: Console,
 ) -> anyhow::Result<Status> {
-    let targets = if output.to.is_empty() { vec![Target::Stdout] } else { output.to.clone() };
-    refuse_clashes(inputs, output)?;
+    let output = &args.output;
+    let targets = targets(output);
     // Made now, so that a place where it cannot be is told before anything is read.
     let summary_file = output.summary.as_deref().map(AtomicFile::create).transpose()?;
-    let mut files = Files::open(&targets, output, Bar::new(console, total_bytes(inputs)))?;
-    let ran = run::run(inputs, plan, &mut files);
+    let started = settings::now();
+    let mut files = Files::open(&targets, args, Bar::new(console, total_bytes(inputs)))?;
+    plan.read.digest = files.wanted_digests();
+    let ran = run::run(inputs, &plan, &mut files);
     files.bar.finish();
     let outcome = ran.map_err(|error| explain(error, &targets, files.closed))?;
-    let unusable = unusable(&outcome, plan);
-    warnings.extend(outcome.partitions.iter().flat_map(|input| oddities(input, plan)));
+    let unusable = unusable(&outcome, &plan);
+    warnings.extend(outcome.partitions.iter().flat_map(|input| oddities(input, &plan)));
     let nothing_used = nothing_used(&outcome);
-    let run_id = output.late.as_ref().map(|_| run_id(output, plan, &outcome));
+    let run = read_run(args, &plan, &outcome, started)?;
+    let mut reports = Vec::new();
     if nothing_used {
         files.sinks.clear();
     } else {
-        let header = run_id.as_ref().map(|run| header(run, plan, &targets));
-        files.finish(&targets, header)?;
+        let mode = args.table.write.unwrap_or(WriteMode::Insert);
+        if mode == WriteMode::Replace && outcome.pairs.late > 0 && files.has_table() {
+            let late = outcome.pairs.late;
+            anyhow::bail!(
+                "{late} reports were late, and half a window must not replace a whole one: give --lateness unbounded, or leave \
+                 --write replace out"
+            );
+        }
+        files.check_tables(&run)?;
+        if output.dry_run {
+            files.sinks.clear();
+        }
+        reports = files.finish(&targets, &header(run.token.text(), &plan, &targets), &run, output.dry_run, console)?;
     }
     let summary = Summary {
-        plan,
+        plan: &plan,
         outcome: &outcome,
         targets: targets.iter().map(Target::to_string).collect(),
         late_file: output.late.as_ref().map(|path| path.display().to_string()),
         dry_run: output.dry_run,
-        run: run_id,
+        run: files.names_runs.then(|| run.token.to_string()),
+        reports: &reports,
         from_environment,
         warnings,
     };
@@ -97,6 +121,9 @@ fn replay(
         outcome.partitions.iter().for_each(|input| console.note(input_line(input)));
     }
     console.note(summary.to_string().trim_end());
+    if output.dry_run {
+        tables::tell_cost(&targets, outcome.totals.rows, args.table.write_rate, console);
+    }
     if let Some(lost) = summary.lost() {
         console.loud(lost);
     }
@@ -104,12 +131,18 @@ fn replay(
     if nothing_used && unusable.is_empty() {
         console.error(NO_REPORT);
     }
+    let conflicts = tables::tell_conflicts(&reports, &args.table, console);
     let rejected: u64 = outcome.partitions.iter().map(|input| input.tally.all_rejected()).sum();
     let strict = output.strict && (rejected > 0 || outcome.pairs.late > 0);
     if strict {
         console.error(format_args!("--strict: {rejected} rejected and {} late", outcome.pairs.late));
     }
-    Ok(if nothing_used || strict || !unusable.is_empty() { Status::Failed } else { Status::Complete })
+    let failed = nothing_used || strict || conflicts || !unusable.is_empty();
+    Ok(if failed { Status::Failed } else { Status::Complete })
+}
+
+fn targets(output: &OutputArgs) -> Vec<Target> {
+    if output.to.is_empty() { vec![Target::Stdout] } else { output.to.clone() }
 }
 
 /// Total of the stored bytes, where all are known.
@@ -124,31 +157,73 @@ struct Files {
     bar: Bar,
     /// Whether standard output was closed by its reader.
     closed: bool,
+    /// Whether something is written that a run's id stands in.
+    names_runs: bool,
 }
 
 impl Files {
-    fn open(targets: &[Target], output: &OutputArgs, bar: Bar) -> anyhow::Result<Self> {
-        if output.dry_run {
-            return Ok(Self { sinks: Vec::new(), late: None, bar, closed: false });
-        }
+    fn open(targets: &[Target], args: &FileArgs, bar: Bar) -> anyhow::Result<Self> {
+        let output = &args.output;
         let form = output.format.unwrap_or_else(default_form);
-        let sinks = targets.iter().map(|target| Sink::open(target, form, output.utc)).collect::<Result<_, _>>()?;
-        let late = output.late.as_deref().map(LateFile::create).transpose()?;
-        Ok(Self { sinks, late, bar, closed: false })
+        let open_table = |name: &TableName| tables::open(name, &args.table, &args.aws, WriteMode::Insert);
+        // A dry run asks the tables too: what they would refuse is what it is for.
+        let wanted = targets.iter().filter(|target| !output.dry_run || matches!(target, Target::Table(_)));
+        let sinks: Vec<Sink> =
+            wanted.map(|target| Sink::open(target, form, output.utc, &open_table)).collect::<anyhow::Result<_>>()?;
+        let late = output.late.as_deref().filter(|_| !output.dry_run).map(LateFile::create).transpose()?;
+        let mut files = Self { sinks, late, bar, closed: false, names_runs: false };
+        files.names_runs = files.has_table() || files.late.is_some();
+        Ok(files)
     }
 
-    fn finish(&mut self, targets: &[Target], header: Option<Header>) -> anyhow::Result<()> {
+    fn has_table(&self) -> bool {
+        self.tables().next().is_some()
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &TableSink> {
+        self.sinks.iter().filter_map(|sink| match sink {
+            Sink::Table(table) => Some(&**table),
+            Sink::Stdout(_) | Sink::Csv(_) => None,
+        })
+    }
+
+    /// At which sizes digests are to be made: where a table knows an input of that size.
+    fn wanted_digests(&self) -> Option<Arc<[u64]>> {
+        let sizes: BTreeSet<u64> = self.tables().flat_map(|table| table.ledger().known_sizes()).collect();
+        self.names_runs.then(|| sizes.into_iter().collect())
+    }
+
+    /// Asks every table before anything is written to any.
+    fn check_tables(&self, run: &ReadRun) -> Result<(), StoreError> {
+        self.tables().try_for_each(|table| table.check(run))
+    }
+
+    fn finish(
+        &mut self,
+        targets: &[Target],
+        header: &Header,
+        run: &ReadRun,
+        dry_run: bool,
+        console: Console,
+    ) -> anyhow::Result<Vec<WriteReport>> {
         // The late file first: rows without their late reports would be a loss, the other way about it is a repeat.
-        if let (Some(late), Some(header)) = (self.late.take(), header) {
-            late.finish(&header)?;
+        if let Some(late) = self.late.take() {
+            late.finish(header)?;
         }
+        let mut reports = Vec::new();
         for sink in self.sinks.drain(..) {
-            match sink.finish() {
-                Err(SinkError::Closed) => {}
-                ended => ended?,
+            let bar = tables::bar(&sink, console);
+            let finished = sink.finish(Some(run), &mut |rows| tables::show(bar.as_ref(), rows));
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+            match finished {
+                Ok(report) => reports.extend(report),
+                Err(error) if matches!(error.downcast_ref(), Some(SinkError::Closed)) => {}
+                Err(error) => return Err(error),
             }
         }
-        for target in targets {
+        for target in targets.iter().filter(|_| !dry_run) {
             if let Target::Csv(path) = target {
                 let fail = || {
                     format!(
@@ -159,7 +234,7 @@ impl Files {
                 reconcile::forget_record(path).with_context(fail)?;
             }
         }
-        Ok(())
+        Ok(reports)
     }
 }
 
@@ -199,12 +274,14 @@ impl Output for Files {
 }
 
 /// The files that a run writes.
-fn outputs(output: &OutputArgs) -> Vec<&Path> {
-    let csv = output.to.iter().filter_map(|target| match target {
-        Target::Csv(path) => Some(path.as_path()),
-        Target::Stdout => None,
+fn outputs(args: &FileArgs) -> Vec<&Path> {
+    let output = &args.output;
+    let files = output.to.iter().filter_map(|target| match target {
+        Target::Csv(path) | Target::Table(TableName::Sqlite(path)) => Some(path.as_path()),
+        Target::Stdout | Target::Table(TableName::DynamoDb(_)) => None,
     });
-    csv.chain(output.late.as_deref()).chain(output.summary.as_deref()).collect()
+    let others = [output.late.as_deref(), output.summary.as_deref(), args.table.conflicts.as_deref()];
+    files.chain(others.into_iter().flatten()).collect()
 }
 
 /// A path by the file itself, where there is one.
@@ -221,11 +298,11 @@ fn refuse_over_input(outputs: &[&Path], input: &Path) -> Result<(), Usage> {
 }
 
 /// No two outputs into one file, and none over an input.
-fn refuse_clashes(inputs: &[Input], output: &OutputArgs) -> Result<(), Usage> {
-    if output.to.iter().filter(|target| **target == Target::Stdout).count() > 1 {
+fn refuse_clashes(inputs: &[Input], args: &FileArgs) -> Result<(), Usage> {
+    if args.output.to.iter().filter(|target| **target == Target::Stdout).count() > 1 {
         return Err(Usage("--to stdout is given twice".to_owned()));
     }
-    let outputs = outputs(output);
+    let outputs = outputs(args);
     for (place, path) in outputs.iter().enumerate() {
         let is_device = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
         if !is_device && outputs[..place].iter().any(|other| itself(other) == itself(path)) {
@@ -236,6 +313,35 @@ fn refuse_clashes(inputs: &[Input], output: &OutputArgs) -> Result<(), Usage> {
         Input::File(file) => refuse_over_input(&outputs, &file.path),
         Input::Stdin => Ok(()),
     })
+}
+
+/// A table must know a run when it comes again: one that cannot be the same again has to be named. And half a window must
+/// not take the place of a whole one.
+fn refuse_unrepeatable(inputs: &[Input], args: &FileArgs) -> Result<(), Usage> {
+    if !args.output.to.iter().any(|target| matches!(target, Target::Table(_))) {
+        return Ok(());
+    }
+    let replay = &args.replay;
+    let types: MessageTypes = replay.types.iter().copied().collect();
+    if args.table.write == Some(WriteMode::Replace) && (replay.bbox.is_some() || types != MessageTypes::LIVE_PIPELINE) {
+        return Err(Usage(
+            "--write replace does not go with --bbox or --types: half a window would take the place of a whole one"
+                .to_owned(),
+        ));
+    }
+    if args.output.run_id.is_some() {
+        return Ok(());
+    }
+    let ages = [("--since", replay.since), ("--until", replay.until), ("--start", replay.start)];
+    if let Some((flag, _)) = ages.iter().find(|(_, time)| matches!(time, Some(TimeArg::Ago(_)))) {
+        return Err(Usage(format!(
+            "{flag} is an age, so this run could not be the same again: name it with --run-id, or give the instant"
+        )));
+    }
+    if inputs.iter().any(|input| input.stored_bytes().is_none()) {
+        return Err(Usage("standard input or a pipe cannot be read again: name the run with --run-id, so that the table knows it when it comes again".to_owned()));
+    }
+    Ok(())
 }
 
 /// Says what an input that broke off leaves behind.
@@ -317,24 +423,54 @@ fn input_line(input: &PartitionOutcome) -> String {
     )
 }
 
-/// Name of the run: given, or the same for the same inputs and options wherever it runs.
-fn run_id(output: &OutputArgs, plan: &Plan, outcome: &Outcome) -> String {
-    if let Some(id) = &output.run_id {
-        return id.clone();
-    }
-    let mut hasher = Sha256::new();
+/// What a table is told of the run. Its token is given, or the same for the same inputs and options wherever it runs.
+fn read_run(args: &FileArgs, plan: &Plan, outcome: &Outcome, started: Timestamp) -> Result<ReadRun, Usage> {
+    let options = options_text(plan);
+    let inputs: Vec<ReadInput> =
+        outcome.partitions.iter().map(|input| ReadInput::new(&input.name, &input.read)).collect();
+    let token = match &args.output.run_id {
+        Some(id) => Token::new(id).map_err(Usage)?,
+        None => tables::token(&options, &inputs)?,
+    };
+    Ok(ReadRun {
+        token,
+        started_ms: started.nanos() / 1_000_000,
+        inputs,
+        late_files: Vec::new(),
+        options,
+        window_seconds: plan.window.length(),
+    })
+}
+
+/// Every option that the result depends on, as one text.
+fn options_text(plan: &Plan) -> String {
     let Plan { decode, window, lateness, precision, selection, filter, .. } = plan;
     let mut only: Vec<String> =
         selection.only.iter().flatten().map(|(cell, start)| format!("{cell}@{start}")).collect();
     only.sort_unstable();
-    hasher.update(format!(
-        "{decode:?} {window:?} {lateness} {precision:?} {:?} {:?} {only:?} {filter:?}",
-        selection.since, selection.until
-    ));
-    let mut digests: Vec<&str> = outcome.partitions.iter().filter_map(|input| input.read.digest.as_deref()).collect();
-    digests.sort_unstable();
-    hasher.update(digests.join(" "));
-    hexadecimal(&hasher.finalize()[..8])
+    let given = |name: &str, value: Option<String>| value.map(|value| format!(" {name}={value}")).unwrap_or_default();
+    let cells: Vec<String> = filter.cells.iter().map(ToString::to_string).collect();
+    [
+        format!(
+            "window={} slide={} lateness={lateness} precision={}",
+            window.length(),
+            window.slide(),
+            precision.length()
+        ),
+        format!(" types={}", filter.types),
+        given("since", selection.since.map(|since| since.to_string())),
+        given("until", selection.until.map(|until| until.to_string())),
+        given("bbox", filter.bounding_box.map(|bbox| bbox.to_string())),
+        given("cell", Some(cells.join(",")).filter(|cells| !cells.is_empty())),
+        given("only", selection.only.as_ref().map(|_| hexadecimal(&Sha256::digest(only.join(" "))[..8]))),
+        given("event-time", (decode.event_time != EventTimeMode::Received).then(|| format!("{:?}", decode.event_time))),
+        given("clock", decode.clock.map(|clock| format!("{clock:?}"))),
+        given("start", decode.start.map(|start| start.to_string())),
+        given("time-zone", decode.zone.map(|zone| zone.to_string())),
+        given("own-ship", decode.own_ship.then(|| "yes".to_owned())),
+        given("tag-checksum", decode.require_tag_checksum.then(|| "require".to_owned())),
+    ]
+    .concat()
 }
 
 fn header(run: &str, plan: &Plan, targets: &[Target]) -> Header {

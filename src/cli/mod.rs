@@ -6,6 +6,7 @@ pub mod file;
 pub mod progress;
 pub mod reconcile;
 pub mod settings;
+pub mod tables;
 pub mod verify;
 
 use std::ffi::OsString;
@@ -15,6 +16,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::reconcile::ReconcileError;
 use crate::sink::{SinkError, atomic};
+use crate::store::ledger::Refusal;
+use crate::store::write::StoreError;
 use args::{Cli, Command, ConsoleArgs};
 use console::Console;
 
@@ -57,6 +60,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Status {
     let ended = match &cli.command {
         Command::File(args) => file::run(args, settings::from_environment(&matches), console),
         Command::Reconcile(args) => reconcile::run(args, console),
+        Command::Runs(args) => tables::runs(args, console),
         Command::Verify(args) => verify::run(args, &settings::from_environment(&matches), console),
     };
     match ended {
@@ -98,6 +102,11 @@ fn fail(error: &anyhow::Error, console: Console) -> Status {
     console.error(format_args!("{error:#}"));
     if let Some(ReconcileError::Repeated { .. }) = error.downcast_ref() {
         console.hint("nothing was added; --again adds it once more");
+    }
+    match error.downcast_ref() {
+        Some(StoreError::Refused(Refusal::Unknown { .. })) => {}
+        Some(StoreError::Refused(_)) => console.hint("nothing was written; --again writes it all the same"),
+        _ => {}
     }
     if error.is::<Usage>() { Status::Usage } else { Status::Failed }
 }

@@ -1,10 +1,14 @@
 //! `ais-replay reconcile`: late reports to the windows that they missed.
 
-use super::Status;
+use std::sync::Arc;
+
 use super::args::ReconcileArgs;
 use super::console::Console;
+use super::{Status, Usage, settings, tables};
 use crate::reconcile::{Added, AggregateFile, Increments};
 use crate::sink::{Sink, Target};
+use crate::store::write::{ReadRun, TableName};
+use crate::store::{Token, WriteMode};
 use crate::summary::counted;
 
 /// Runs the command.
@@ -13,25 +17,28 @@ use crate::summary::counted;
 ///
 /// Where a late file cannot be read or added, or the result not be written.
 pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
-    let increments = Increments::read(&args.late)?;
+    if args.table.again && args.into.is_none() && args.to.is_none() {
+        return Err(Usage("--again goes with --into or --to: without them nothing is added anywhere".to_owned()).into());
+    }
+    if let Some(table) = &args.to {
+        return into_table(args, table, console);
+    }
+    let increments = Increments::read(&args.late, &[].into())?;
     let rows = increments.rows();
-    let what = format!(
-        "{} and {}, for {}",
-        counted(increments.reports, "late report"),
-        counted(increments.aggregated_rows, "summed row"),
-        counted(rows.len() as u64, "row")
-    );
+    let what = what(&increments, rows.len());
     let Some(AggregateFile::Csv(path)) = &args.into else {
         if !args.dry_run {
             let form = args.format.unwrap_or_else(super::file::default_form);
-            let mut sink = Sink::open(&Target::Stdout, form, args.utc)?;
+            let mut sink = Sink::open(&Target::Stdout, form, args.utc, &|name| {
+                tables::open(name, &args.table, &args.aws, WriteMode::Add)
+            })?;
             sink.write(&rows)?;
-            sink.finish()?;
+            sink.finish(None, &mut |_| {})?;
         }
         console.note(format_args!("{what}: printed as increments; --into csv:PATH adds them to a result"));
         return Ok(Status::Complete);
     };
-    let Added { merged, new } = increments.add_into(path, args.again, args.dry_run)?;
+    let Added { merged, new } = increments.add_into(path, args.table.again, args.dry_run)?;
     let verb = if args.dry_run { "would change" } else { "changed" };
     console.note(format_args!(
         "{what}: {verb} {} of {}, {} of them new",
@@ -40,4 +47,52 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
         new
     ));
     Ok(Status::Complete)
+}
+
+fn what(increments: &Increments, rows: usize) -> String {
+    format!(
+        "{} and {}, for {}",
+        counted(increments.reports, "late report"),
+        counted(increments.aggregated_rows, "summed row"),
+        counted(rows as u64, "row")
+    )
+}
+
+/// Adds late files to a table.
+fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyhow::Result<Status> {
+    if matches!(args.table.write, Some(WriteMode::Insert | WriteMode::Replace)) {
+        return Err(Usage(
+            "late reports are what a window missed: they can be added (--write add) or taken back (--write undo)"
+                .to_owned(),
+        )
+        .into());
+    }
+    if args.late.iter().any(|path| path.as_os_str() == "-") && args.run_id.is_none() {
+        return Err(Usage("standard input cannot be read again: name the run with --run-id".to_owned()).into());
+    }
+    let started_ms = settings::now().nanos() / 1_000_000;
+    let mut table = tables::open(name, &args.table, &args.aws, WriteMode::Add)?;
+    let sizes: Arc<[u64]> = table.ledger().known_sizes().into_iter().collect();
+    let increments = Increments::read(&args.late, &sizes)?;
+    let rows = increments.rows();
+    table.push(&rows)?;
+    let (inputs, late_files) = increments.inputs();
+    let window_seconds = increments.window_seconds().unwrap_or_else(tables::live_window_seconds);
+    let options = format!("reconcile window={window_seconds}");
+    let token = match &args.run_id {
+        Some(id) => Token::new(id).map_err(Usage)?,
+        None => tables::token(&options, &inputs)?,
+    };
+    let run = ReadRun { token, started_ms, inputs, late_files, options, window_seconds };
+    table.check(&run)?;
+    let what = what(&increments, rows.len());
+    if args.dry_run {
+        console.note(format_args!("{what}: nothing written"));
+        tables::tell_cost(&[Target::Table(name.clone())], rows.len() as u64, args.table.write_rate, console);
+        return Ok(Status::Complete);
+    }
+    let report = table.finish(&run, &mut |_| {})?;
+    console.note(format_args!("{what}\n{report}"));
+    let conflicts = tables::tell_conflicts(std::slice::from_ref(&report), &args.table, console);
+    Ok(if conflicts { Status::Failed } else { Status::Complete })
 }

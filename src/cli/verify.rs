@@ -17,8 +17,9 @@ use crate::sink::SinkError;
 use crate::sink::late::LateReport;
 use crate::sink::rows::{Form, RowWriter};
 use crate::source::file;
+use crate::store::write::{Keys, TableName};
 use crate::summary::FromEnvironment;
-use crate::verify::{self, Difference, Reference};
+use crate::verify::{self, Difference, Reference, TableRef};
 
 type Rows = BTreeMap<(i64, Cell), Row>;
 
@@ -32,23 +33,32 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     notes.iter().for_each(|note| console.note(note));
     from_environment.iter().for_each(|set| console.note(format_args!("set by {set}")));
     refuse_filters_of_sentences(args)?;
-    let rows = select(args.table.read()?, args, &plan);
+    let aws = args.aws.options(None);
+    let table = args.table.clone().unwrap_or(TableRef::Table(TableName::DynamoDb(None)));
+    let keys = keys(args, &plan);
+    if !keys.prefixes.is_empty() && matches!(table, TableRef::Table(TableName::DynamoDb(_))) {
+        console.warning("a beginning of cells is no key: the whole table is read for it, and paid for");
+    }
+    let rows = select(table.read(&keys, &aws)?, &plan);
     let mut out = BufWriter::new(io::stdout());
     let Some(reference) = &args.against else {
         let rows: Vec<Row> = rows.into_values().collect();
-        for cell in args.cells.iter().filter(|cell| !rows.iter().any(|row| row.cell == **cell)) {
-            console.warning(format_args!("{} holds no window of cell {cell}", args.table));
+        for cell in keys.cells.iter().filter(|cell| !rows.iter().any(|row| row.cell == **cell)) {
+            console.warning(format_args!("{table} holds no window of cell {cell}"));
         }
-        print(&mut out, args, &rows).and_then(|()| out.flush()).map_err(SinkError::stdout)?;
+        print(&mut out, args, &keys, &rows).and_then(|()| out.flush()).map_err(SinkError::stdout)?;
         return Ok(Status::Complete);
     };
     let others = match reference {
-        Reference::Table(table) => table.read()?,
+        Reference::Table(other) => other.read(&keys, &aws)?,
         Reference::File(path) => replayed(std::slice::from_ref(path), &plan, console)?,
     };
-    let others = select(others, args, &plan);
+    let mut others = select(others, &plan);
+    others.retain(|(start, cell), _| keys.hold(*cell, *start));
     let differences = verify::differences(&rows, &others);
-    print_differences(&mut out, args, reference, &differences).and_then(|()| out.flush()).map_err(SinkError::stdout)?;
+    print_differences(&mut out, args, &table, reference, &differences)
+        .and_then(|()| out.flush())
+        .map_err(SinkError::stdout)?;
     if differences.is_empty() {
         console.note(format_args!("no difference: {} rows agree", rows.len()));
         return Ok(Status::Complete);
@@ -57,7 +67,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         "{} differences: {} rows in {}, {} in {reference}",
         differences.len(),
         rows.len(),
-        args.table,
+        table,
         others.len()
     ));
     Ok(Status::Difference)
@@ -73,16 +83,24 @@ fn refuse_filters_of_sentences(args: &VerifyArgs) -> Result<(), Usage> {
     Ok(())
 }
 
-/// The rows of the cells and windows that were asked for.
-fn select(mut rows: Rows, args: &VerifyArgs, plan: &Plan) -> Rows {
-    let (since, until) = (plan.selection.since, plan.selection.until);
+/// The keys that were asked for.
+fn keys(args: &VerifyArgs, plan: &Plan) -> Keys {
+    let cells =
+        |prefix: bool| args.cells.iter().filter(move |pattern| pattern.is_prefix == prefix).map(|pattern| pattern.cell);
+    Keys {
+        cells: cells(false).collect(),
+        prefixes: cells(true).collect(),
+        from: plan.selection.since,
+        to: plan.selection.until.map(|until| until.saturating_sub(plan.window.length())),
+    }
+}
+
+/// The rows that the filters leave.
+fn select(mut rows: Rows, plan: &Plan) -> Rows {
     let (prefixes, only) = (&plan.filter.cells, plan.selection.only.as_ref());
     rows.retain(|(start, cell), _| {
-        (args.all || args.cells.contains(cell))
-            && (prefixes.is_empty() || prefixes.iter().any(|prefix| cell.starts_with(*prefix)))
+        (prefixes.is_empty() || prefixes.iter().any(|prefix| cell.starts_with(*prefix)))
             && only.is_none_or(|keys| keys.contains(&(*cell, *start)))
-            && since.is_none_or(|since| *start >= since)
-            && until.is_none_or(|until| start.saturating_add(plan.window.length()) <= until)
     });
     rows
 }
@@ -130,9 +148,9 @@ fn replayed(paths: &[PathBuf], plan: &Plan, console: Console) -> anyhow::Result<
     Ok(collect.rows)
 }
 
-fn print(out: &mut impl Write, args: &VerifyArgs, rows: &[Row]) -> io::Result<()> {
+fn print(out: &mut impl Write, args: &VerifyArgs, keys: &Keys, rows: &[Row]) -> io::Result<()> {
     let form = match args.format {
-        None => return verify::print_cells(out, &args.cells, rows),
+        None => return verify::print_cells(out, &keys.cells, rows),
         Some(VerifyForm::Json) => Form::Json,
         Some(VerifyForm::Csv) => Form::Csv,
     };
@@ -144,6 +162,7 @@ fn print(out: &mut impl Write, args: &VerifyArgs, rows: &[Row]) -> io::Result<()
 fn print_differences(
     out: &mut impl Write,
     args: &VerifyArgs,
+    table: &TableRef,
     reference: &Reference,
     differences: &[Difference],
 ) -> io::Result<()> {
@@ -179,9 +198,9 @@ fn print_differences(
         None => differences.iter().try_for_each(|Difference { cell, window_start, ours, theirs }| {
             write!(out, "{cell} window {window_start}: ")?;
             match (ours, theirs) {
-                (Some(ours), Some(theirs)) => writeln!(out, "{ours} in {}, {theirs} in {reference}", args.table),
-                (Some(ours), None) => writeln!(out, "{ours} in {}, not in {reference}", args.table),
-                (None, Some(theirs)) => writeln!(out, "not in {}, {theirs} in {reference}", args.table),
+                (Some(ours), Some(theirs)) => writeln!(out, "{ours} in {table}, {theirs} in {reference}"),
+                (Some(ours), None) => writeln!(out, "{ours} in {table}, not in {reference}"),
+                (None, Some(theirs)) => writeln!(out, "not in {table}, {theirs} in {reference}"),
                 (None, None) => Ok(()),
             }
         }),

@@ -11,6 +11,7 @@ use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
 use crate::row::Row;
+use crate::store::write::{ReadRun, StoreError, TableName, TableSink, WriteReport};
 use atomic::AtomicFile;
 use rows::{Form, RowWriter};
 
@@ -23,6 +24,9 @@ pub enum SinkError {
     /// Standard output failed.
     #[error("cannot write to standard output: {0}")]
     Stdout(io::Error),
+    /// The rows for a table could not be kept until they are written.
+    #[error("cannot keep the rows in a temporary file: {0}")]
+    Spool(io::Error),
     /// A file failed.
     #[error("cannot write {}: {error}; {}", path.display(), if *replaced { "it is not complete" } else { "what was there before is untouched" })]
     File {
@@ -50,18 +54,23 @@ pub enum Target {
     Stdout,
     /// A CSV file.
     Csv(PathBuf),
+    /// A table that others write to as well.
+    Table(TableName),
 }
 
 impl std::str::FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(table) = TableName::parse(text) {
+            return Ok(Self::Table(table));
+        }
         match text.split_once(':') {
             None if text == "stdout" => Ok(Self::Stdout),
             Some(("csv", path)) if !path.is_empty() => Ok(Self::Csv(path.into())),
             Some(("csv", _)) => Err("csv: needs a path behind it, as in csv:windows.csv".to_owned()),
             None if text.ends_with(".csv") => Err(format!("'{text}' is no target: did you mean csv:{text}?")),
-            _ => Err(format!("'{text}' is no target: stdout or csv:PATH")),
+            _ => Err(format!("'{text}' is no target: stdout, csv:PATH, sqlite:PATH or dynamodb:TABLE")),
         }
     }
 }
@@ -71,6 +80,7 @@ impl std::fmt::Display for Target {
         match self {
             Self::Stdout => f.write_str("stdout"),
             Self::Csv(path) => write!(f, "csv:{}", path.display()),
+            Self::Table(table) => table.fmt(f),
         }
     }
 }
@@ -81,7 +91,12 @@ pub enum Sink {
     Stdout(RowWriter<BufWriter<io::Stdout>>),
     /// A CSV file that takes the place of the old one at the end.
     Csv(Box<RowWriter<AtomicFile>>),
+    /// A table: its rows wait until the run is known to be one that may write.
+    Table(Box<TableSink>),
 }
+
+/// Opens the table of a name, as the flags of the command want it.
+pub type OpenTable<'a> = dyn Fn(&TableName) -> Result<TableSink, StoreError> + 'a;
 
 impl Sink {
     /// Opens a target. `form` is what standard output gets.
@@ -89,8 +104,9 @@ impl Sink {
     /// # Errors
     ///
     /// Where the file cannot be made.
-    pub fn open(target: &Target, form: Form, utc: bool) -> Result<Self, SinkError> {
+    pub fn open(target: &Target, form: Form, utc: bool, table: &OpenTable<'_>) -> anyhow::Result<Self> {
         Ok(match target {
+            Target::Table(name) => Self::Table(Box::new(table(name)?)),
             Target::Stdout => {
                 Self::Stdout(RowWriter::new(BufWriter::with_capacity(64 * 1024, io::stdout()), form, utc))
             }
@@ -107,16 +123,30 @@ impl Sink {
         match self {
             Self::Stdout(writer) => writer.write(rows).and_then(|()| writer.flush()).map_err(SinkError::stdout),
             Self::Csv(writer) => writer.write(rows).map_err(|error| writer.get_ref().error(error)),
+            Self::Table(table) => table.push(rows).map_err(SinkError::Spool),
         }
     }
 
-    /// Ends it: from now on what it was given is there.
+    /// Ends it: from now on what it was given is there. A table is told what run it is of, and tells what became of its
+    /// rows.
     ///
     /// # Errors
     ///
     /// Where that fails.
-    pub fn finish(self) -> Result<(), SinkError> {
+    pub fn finish(self, run: Option<&ReadRun>, progress: &mut dyn FnMut(u64)) -> anyhow::Result<Option<WriteReport>> {
+        Ok(match (self, run) {
+            (Self::Table(table), Some(run)) => Some(table.finish(run, progress)?),
+            (Self::Table(_), None) => None,
+            (file, _) => {
+                file.finish_file()?;
+                None
+            }
+        })
+    }
+
+    fn finish_file(self) -> Result<(), SinkError> {
         match self {
+            Self::Table(_) => Ok(()),
             Self::Stdout(writer) => {
                 writer.finish().and_then(|mut out| io::Write::flush(&mut out)).map_err(SinkError::stdout)
             }

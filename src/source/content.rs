@@ -2,6 +2,7 @@
 //! UTF-16 refused.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
 
 use flate2::bufread::GzDecoder;
 use sha2::{Digest, Sha256};
@@ -22,7 +23,7 @@ pub struct Content {
     beginning: Vec<u8>,
     given: usize,
     bytes: u64,
-    hasher: Option<Sha256>,
+    hasher: Option<Hasher>,
 }
 
 type Stored = BufReader<Box<dyn Read + Send>>;
@@ -78,12 +79,16 @@ impl Content {
     /// # Errors
     ///
     /// Where its beginning cannot be read, or is UTF-16.
-    pub fn open(name: String, stored: impl Read + Send + 'static, digest: bool) -> Result<Self, SourceError> {
+    pub fn open(
+        name: String,
+        stored: impl Read + Send + 'static,
+        digest: Option<Arc<[u64]>>,
+    ) -> Result<Self, SourceError> {
         let stored: Box<dyn Read + Send> = Box::new(stored);
         let opened = Data::open(BufReader::with_capacity(STORED_BUFFER_BYTES, stored));
         let data = opened.map_err(|error| SourceError::Read { name: name.clone(), bytes: 0, error })?;
         let mut content =
-            Self { name, data, beginning: Vec::new(), given: 0, bytes: 0, hasher: digest.then(Sha256::new) };
+            Self { name, data, beginning: Vec::new(), given: 0, bytes: 0, hasher: digest.map(Hasher::new) };
         content.look_at_beginning()?;
         Ok(content)
     }
@@ -173,7 +178,13 @@ impl Content {
     /// SHA-256 of the content so far, in hexadecimal, if it was asked for.
     #[must_use]
     pub fn digest(&self) -> Option<String> {
-        self.hasher.as_ref().map(|hasher| hexadecimal(&hasher.clone().finalize()))
+        self.hasher.as_ref().map(|hasher| hexadecimal(&hasher.whole.clone().finalize()))
+    }
+
+    /// The same of its beginnings, at those of the sizes asked for that it has reached.
+    #[must_use]
+    pub fn beginnings(&self) -> &[(u64, String)] {
+        self.hasher.as_ref().map_or(&[], |hasher| &hasher.beginnings)
     }
 
     /// Something odd that cost no data.
@@ -186,6 +197,36 @@ impl Content {
             )),
             _ => None,
         }
+    }
+}
+
+/// Makes digests of what passes: of everything so far, and of the beginnings of certain sizes.
+struct Hasher {
+    whole: Sha256,
+    bytes: u64,
+    /// Sizes, ascending, and how many of them are behind.
+    sizes: Arc<[u64]>,
+    beginnings: Vec<(u64, String)>,
+}
+
+impl Hasher {
+    fn new(sizes: Arc<[u64]>) -> Self {
+        Self { whole: Sha256::new(), bytes: 0, sizes, beginnings: Vec::new() }
+    }
+
+    fn update(&mut self, mut text: &[u8]) {
+        while let Some(size) = self.sizes.get(self.beginnings.len()).copied()
+            && size <= self.bytes + text.len() as u64
+        {
+            // At most the text's length, as the comparison says.
+            let (before, after) = text.split_at((size - self.bytes) as usize);
+            self.whole.update(before);
+            self.bytes = size;
+            self.beginnings.push((size, hexadecimal(&self.whole.clone().finalize())));
+            text = after;
+        }
+        self.whole.update(text);
+        self.bytes += text.len() as u64;
     }
 }
 
@@ -256,7 +297,7 @@ mod tests {
     }
 
     fn read_all(stored: Vec<u8>) -> Result<(Vec<u8>, Option<String>), SourceError> {
-        let mut content = Content::open("x".to_owned(), io::Cursor::new(stored), true)?;
+        let mut content = Content::open("x".to_owned(), io::Cursor::new(stored), Some([].into()))?;
         let (mut text, mut buffer) = (Vec::new(), [0; 7]);
         loop {
             match content.read(&mut buffer)? {
@@ -319,6 +360,23 @@ mod tests {
         }
         assert_eq!(read_all(Vec::new()).unwrap().0, b"");
         assert_eq!(read_all(b"x".to_vec()).unwrap().0, b"x");
+    }
+
+    #[test]
+    fn digests_of_beginnings_are_those_of_shorter_files() {
+        let digests = |text: &[u8], sizes: &[u64]| {
+            let mut content =
+                Content::open("x".to_owned(), io::Cursor::new(text.to_vec()), Some(sizes.into())).unwrap();
+            let mut buffer = [0; 5];
+            while content.read(&mut buffer).unwrap() > 0 {}
+            (content.digest().unwrap(), content.beginnings().to_vec())
+        };
+        let text = b"some text that grows";
+        let (_, beginnings) = digests(text, &[1, 4, 5, 11, 20, 30]);
+        assert_eq!(beginnings.iter().map(|(size, _)| *size).collect::<Vec<_>>(), [1, 4, 5, 11, 20]);
+        for (size, digest) in beginnings {
+            assert_eq!(digest, digests(&text[..size as usize], &[]).0);
+        }
     }
 
     #[test]

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn records(json: &str) -> Result<Vec<String>, SourceError> {
-        let content = Content::open("x".to_owned(), std::io::Cursor::new(json.to_owned()), false)?;
+        let content = Content::open("x".to_owned(), std::io::Cursor::new(json.to_owned()), None)?;
         let mut events = EventRecords::read(content)?;
         let mut found = Vec::new();
         loop {

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn chunks(text: &[u8], chunk_bytes: usize) -> Vec<Vec<u8>> {
-        let content = Content::open("x".to_owned(), Cursor::new(text.to_vec()), false).unwrap();
+        let content = Content::open("x".to_owned(), Cursor::new(text.to_vec()), None).unwrap();
         let mut lines = LineChunks::new(content, chunk_bytes);
         let mut chunks = Vec::new();
         loop {

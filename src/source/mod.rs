@@ -149,17 +149,17 @@ impl Input {
 }
 
 /// How inputs are read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReadOptions {
     /// How many bytes are asked for at once. No result depends on it.
     pub chunk_bytes: usize,
-    /// Whether to make a digest of the content.
-    pub digest: bool,
+    /// Whether to make digests of the content: of the whole, and of its beginnings at these sizes, ascending.
+    pub digest: Option<Arc<[u64]>>,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { chunk_bytes: 256 * 1024, digest: false }
+        Self { chunk_bytes: 256 * 1024, digest: None }
     }
 }
 
@@ -198,7 +198,7 @@ impl Reader {
     ///
     /// Where its beginning cannot be read, or tells that it can never be.
     pub fn new(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
-        Self::with_form(name, stored, options, |content| {
+        Self::with_form(name, stored, options.digest.clone(), |content| {
             Ok(if late::is_late_file(content.beginning()) {
                 Form::LateFile(Box::new(content))
             } else if event::is_event(content.beginning()) {
@@ -210,7 +210,7 @@ impl Reader {
     }
 
     fn of_lines(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
-        Self::with_form(name, stored, options, |content| {
+        Self::with_form(name, stored, options.digest.clone(), |content| {
             Ok(Form::Lines(Box::new(LineChunks::new(content, options.chunk_bytes))))
         })
     }
@@ -218,12 +218,12 @@ impl Reader {
     fn with_form(
         name: String,
         stored: Box<dyn io::Read + Send>,
-        options: ReadOptions,
+        digest: Option<Arc<[u64]>>,
         form: impl FnOnce(Content) -> Result<Form, SourceError>,
     ) -> Result<Self, SourceError> {
         let stored_bytes = Arc::new(AtomicU64::new(0));
         let counted = CountedRead { inner: stored, bytes: Arc::clone(&stored_bytes) };
-        let form = form(Content::open(name.clone(), counted, options.digest)?)?;
+        let form = form(Content::open(name.clone(), counted, digest)?)?;
         Ok(Self { name, form, stored_bytes })
     }
 
@@ -276,10 +276,15 @@ impl Reader {
             Form::LateFile(content) => {
                 let warning =
                     format!("{} is late side-output and no log: it was passed over; 'reconcile' adds it", self.name);
-                return ReadOutcome { bytes: content.bytes(), digest: None, warning: Some(warning) };
+                return ReadOutcome { bytes: content.bytes(), warning: Some(warning), ..ReadOutcome::default() };
             }
         };
-        ReadOutcome { bytes: content.bytes(), digest: content.digest(), warning: content.warning() }
+        ReadOutcome {
+            bytes: content.bytes(),
+            digest: content.digest(),
+            beginnings: content.beginnings().to_vec(),
+            warning: content.warning(),
+        }
     }
 }
 
@@ -290,6 +295,8 @@ pub struct ReadOutcome {
     pub bytes: u64,
     /// SHA-256 of that, in hexadecimal, if it was asked for.
     pub digest: Option<String>,
+    /// The same of its beginnings, at the sizes that were asked for.
+    pub beginnings: Vec<(u64, String)>,
     /// Something odd about it that cost no data.
     pub warning: Option<String>,
 }

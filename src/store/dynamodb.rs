@@ -1,0 +1,865 @@
+//! The table in DynamoDB: each row is one conditional `UpdateItem`, many of them in flight.
+//!
+//! The condition makes a retry harmless, so a call whose reply was lost is simply made again. The SDK's own retries are off:
+//! they give up after a few tries, and under throttling a run needs more patience than that.
+//! API: <https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateItem.html>.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region};
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ReturnValue,
+    ReturnValuesOnConditionCheckFailure, ScalarAttributeType, TableStatus,
+};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep};
+
+use super::ledger::{InputIdentity, Ledger, RunRecord, RunState};
+use super::pace::Pace;
+use super::write::{AwsOptions, Keys, StoreError, TableRow};
+use super::{Item, RUN_KEY, WriteMode, Writing, Written, decide};
+use crate::row::{Row, Tenths};
+
+/// Calls in flight at most.
+const IN_FLIGHT: usize = 256;
+
+/// How long one call may take before it is made again.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long nothing at all may succeed before a run gives up.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The same before anything has succeeded: a wrong endpoint should not be waited for.
+const FIRST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a new table may take to become active.
+const CREATION_PATIENCE: Duration = Duration::from_secs(300);
+
+/// Inputs of one record item: an item holds 400 KB.
+const INPUTS_PER_ITEM: usize = 1_000;
+
+/// Segments of a parallel scan.
+const SCAN_SEGMENTS: i32 = 8;
+
+/// A table in DynamoDB.
+pub struct DynamoStore {
+    runtime: Runtime,
+    client: Client,
+    table: String,
+    region: String,
+    write_rate: Option<u32>,
+}
+
+type Attributes = HashMap<String, AttributeValue>;
+
+impl DynamoStore {
+    /// Connects, and checks that the table is one of windows. With `create`, makes it where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be reached, is missing, or has other keys.
+    pub fn open(name: Option<&str>, create: bool, options: &AwsOptions) -> Result<Self, StoreError> {
+        let table = match name {
+            Some(name) => name.to_owned(),
+            None => {
+                std::env::var("AGG_TABLE").ok().filter(|name| !name.is_empty()).ok_or_else(|| StoreError::Open {
+                    table: "dynamodb".to_owned(),
+                    error: "no table is named: write dynamodb:TABLE, or set AGG_TABLE".to_owned(),
+                })?
+            }
+        };
+        let shown = format!("dynamodb:{table}");
+        let open_error = |error: String| StoreError::Open { table: shown.clone(), error };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|error| open_error(error.to_string()))?;
+        let mut loader =
+            aws_config::defaults(BehaviorVersion::latest()).retry_config(RetryConfig::disabled()).timeout_config(
+                TimeoutConfig::builder()
+                    .connect_timeout(Duration::from_secs(5))
+                    .operation_attempt_timeout(ATTEMPT_TIMEOUT)
+                    .build(),
+            );
+        if let Some(profile) = &options.profile {
+            loader = loader.profile_name(profile);
+        }
+        if let Some(region) = &options.region {
+            loader = loader.region(Region::new(region.clone()));
+        }
+        if let Some(endpoint) = &options.endpoint_url {
+            loader = loader.endpoint_url(endpoint);
+        }
+        let config = runtime.block_on(loader.load());
+        let Some(region) = config.region().map(ToString::to_string) else {
+            return Err(open_error("no AWS region is set: give --region, or set AWS_REGION".to_owned()));
+        };
+        let client = Client::new(&config);
+        let store = Self { runtime, client, table, region, write_rate: options.write_rate };
+        store.runtime.block_on(store.check_schema(create))?;
+        Ok(store)
+    }
+
+    fn shown(&self) -> String {
+        format!("dynamodb:{}", self.table)
+    }
+
+    /// What a failed call means, in a sentence with its remedy.
+    fn explain<E, R>(&self, action: &str, error: &SdkError<E, R>) -> StoreError
+    where
+        E: std::error::Error + ProvideErrorMetadata + 'static,
+        R: std::fmt::Debug,
+    {
+        let table = self.shown();
+        let service_says = || error.message().unwrap_or("no further message").to_owned();
+        match error.code() {
+            Some("ResourceNotFoundException") => StoreError::Missing {
+                table: format!("{table} in region {}", self.region),
+                remedy: "--region names another region".to_owned(),
+            },
+            Some("AccessDeniedException") => StoreError::Denied {
+                table,
+                error: format!(
+                    "the credentials do not allow {action} ({}); the README lists the actions that each command needs",
+                    service_says()
+                ),
+            },
+            Some(
+                "UnrecognizedClientException"
+                | "InvalidSignatureException"
+                | "ExpiredTokenException"
+                | "MissingAuthenticationTokenException",
+            ) => StoreError::Denied {
+                table,
+                error: format!(
+                    "AWS does not accept the credentials ({}); check --profile and AWS_PROFILE, or log in anew",
+                    service_says()
+                ),
+            },
+            Some(code) => StoreError::Call { table, error: format!("{action} failed: {code}: {}", service_says()) },
+            None => {
+                let text = DisplayErrorContext(error).to_string();
+                if text.contains("credential") {
+                    return StoreError::Denied {
+                        table,
+                        error: "no AWS credentials were found: set AWS_PROFILE or give --profile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned(),
+                    };
+                }
+                StoreError::Call { table, error: format!("{action} failed: {}", first_sentence(&text)) }
+            }
+        }
+    }
+
+    async fn check_schema(&self, create: bool) -> Result<(), StoreError> {
+        let mut created = false;
+        let give_up = Instant::now() + CREATION_PATIENCE;
+        loop {
+            let described = self
+                .patiently("dynamodb:DescribeTable", || self.client.describe_table().table_name(&self.table).send())
+                .await;
+            let table = match described {
+                Ok(described) => described.table,
+                Err(StoreError::Missing { .. }) if create && !created => {
+                    self.create().await?;
+                    created = true;
+                    continue;
+                }
+                Err(StoreError::Missing { .. }) if created => None,
+                Err(error) => return Err(error),
+            };
+            let active = table.as_ref().and_then(|table| table.table_status.as_ref()) == Some(&TableStatus::Active);
+            match table {
+                Some(table) if active || !created => return self.compare_schema(&table),
+                _ if Instant::now() > give_up => {
+                    return Err(StoreError::Call {
+                        table: self.shown(),
+                        error: "it was made, but did not become active in five minutes".to_owned(),
+                    });
+                }
+                _ => sleep(Duration::from_millis(500)).await,
+            }
+        }
+    }
+
+    fn compare_schema(&self, table: &aws_sdk_dynamodb::types::TableDescription) -> Result<(), StoreError> {
+        let kind = |name: &str| {
+            table
+                .attribute_definitions()
+                .iter()
+                .find(|attribute| attribute.attribute_name() == name)
+                .map_or("?", |attribute| attribute.attribute_type().as_str())
+        };
+        let keys: Vec<String> = table
+            .key_schema()
+            .iter()
+            .map(|key| format!("{} {} ({})", key.key_type().as_str(), key.attribute_name(), kind(key.attribute_name())))
+            .collect();
+        if keys == ["HASH cell (S)", "RANGE window_start (N)"] {
+            return Ok(());
+        }
+        Err(StoreError::Schema {
+            table: self.shown(),
+            error: format!("its key is {}, and it takes HASH cell (S), RANGE window_start (N)", keys.join(", ")),
+        })
+    }
+
+    /// Makes the table, billed on demand.
+    async fn create(&self) -> Result<(), StoreError> {
+        let build = |error: aws_sdk_dynamodb::error::BuildError| StoreError::Call {
+            table: self.shown(),
+            error: error.to_string(),
+        };
+        let attribute = |name: &str, kind| {
+            AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build().map_err(build)
+        };
+        let key =
+            |name: &str, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().map_err(build);
+        let request = self
+            .client
+            .create_table()
+            .table_name(&self.table)
+            .billing_mode(BillingMode::PayPerRequest)
+            .attribute_definitions(attribute("cell", ScalarAttributeType::S)?)
+            .attribute_definitions(attribute("window_start", ScalarAttributeType::N)?)
+            .key_schema(key("cell", KeyType::Hash)?)
+            .key_schema(key("window_start", KeyType::Range)?);
+        match request.send().await {
+            Ok(_) => Ok(()),
+            // Somebody else was faster.
+            Err(error) if error.code() == Some("ResourceInUseException") => Ok(()),
+            Err(error) => Err(self.explain("dynamodb:CreateTable", &error)),
+        }
+    }
+
+    /// Makes a call until it succeeds, fails for good, or has failed for too long.
+    async fn patiently<T, E, R, F>(&self, action: &str, mut call: impl FnMut() -> F) -> Result<T, StoreError>
+    where
+        E: std::error::Error + ProvideErrorMetadata + 'static,
+        R: std::fmt::Debug,
+        F: Future<Output = Result<T, SdkError<E, R>>>,
+    {
+        let give_up = Instant::now() + FIRST_PATIENCE;
+        for attempt in 0.. {
+            match call().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if Trouble::of(&error) == Trouble::Final || Instant::now() > give_up => {
+                    return Err(self.explain(action, &error));
+                }
+                Err(_) => sleep(backoff(attempt)).await,
+            }
+        }
+        Err(StoreError::Call { table: self.shown(), error: format!("{action} never succeeded") })
+    }
+
+    /// The run records.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be read.
+    pub fn ledger(&self) -> Result<Ledger, StoreError> {
+        let keys = RangeOfStarts { from: None, to: None };
+        let items = self.runtime.block_on(self.query(RUN_KEY, &keys))?;
+        let mut records: Vec<RunRecord> = Vec::new();
+        for item in items {
+            let part = self.record_of(&item)?;
+            // Inputs that had no room in the first item follow in others.
+            match records.iter_mut().find(|record| record.token == part.token) {
+                Some(record) if item.contains_key("part_of") => record.inputs.extend(part.inputs),
+                _ => records.push(part),
+            }
+        }
+        Ok(Ledger { table: self.shown(), records })
+    }
+
+    fn record_of(&self, item: &Attributes) -> Result<RunRecord, StoreError> {
+        let fail = |error: String| StoreError::Record { table: self.shown(), error };
+        let text = |name: &str| item.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
+        let number = |name: &str| -> i64 {
+            item.get(name).and_then(|value| value.as_n().ok()).and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        let inputs: Vec<InputIdentity> = match text("inputs").as_str() {
+            "" => Vec::new(),
+            json => serde_json::from_str(json).map_err(|error| fail(error.to_string()))?,
+        };
+        let state = match text("state").as_str() {
+            "complete" => RunState::Complete,
+            "undone" => RunState::Undone,
+            _ => RunState::Writing,
+        };
+        Ok(RunRecord {
+            started_ms: number("window_start"),
+            token: text("token"),
+            mode: text("mode"),
+            inputs,
+            options: text("options"),
+            state,
+            rows: number("rows").unsigned_abs(),
+            conflicts: number("conflicts").unsigned_abs(),
+            version: text("version"),
+        })
+    }
+
+    /// Writes a run record; a new one gets the next free key from its start on.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be written.
+    pub fn put_record(&self, record: &mut RunRecord, new: bool) -> Result<(), StoreError> {
+        self.runtime.block_on(async {
+            let mut chunks = record.inputs.chunks(INPUTS_PER_ITEM);
+            let first = chunks.next().unwrap_or_default();
+            record.started_ms = self.put_record_item(record, first, record.started_ms, None, new).await?;
+            if new {
+                for chunk in chunks {
+                    let next = record.started_ms + 1;
+                    self.put_record_item(record, chunk, next, Some(record.started_ms), true).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    async fn put_record_item(
+        &self,
+        record: &RunRecord,
+        inputs: &[InputIdentity],
+        mut key: i64,
+        part_of: Option<i64>,
+        new: bool,
+    ) -> Result<i64, StoreError> {
+        let inputs = serde_json::to_string(inputs)
+            .map_err(|error| StoreError::Record { table: self.shown(), error: error.to_string() })?;
+        let state = match record.state {
+            RunState::Writing => "writing",
+            RunState::Complete => "complete",
+            RunState::Undone => "undone",
+        };
+        loop {
+            let put = || {
+                let mut request = self
+                    .client
+                    .put_item()
+                    .table_name(&self.table)
+                    .item("cell", text(RUN_KEY))
+                    .item("window_start", number(key))
+                    .item("token", text(&record.token))
+                    .item("mode", text(&record.mode))
+                    .item("inputs", text(&inputs))
+                    .item("options", text(&record.options))
+                    .item("state", text(state))
+                    .item("rows", number(record.rows))
+                    .item("conflicts", number(record.conflicts))
+                    .item("version", text(&record.version));
+                if let Some(first) = part_of {
+                    request = request.item("part_of", number(first));
+                }
+                if new {
+                    // A put whose reply was lost finds itself there.
+                    request = request
+                        .condition_expression("attribute_not_exists(cell) OR #token = :token")
+                        .expression_attribute_names("#token", "token")
+                        .expression_attribute_values(":token", text(&record.token));
+                }
+                request.send()
+            };
+            let give_up = Instant::now() + PATIENCE;
+            let mut attempt = 0;
+            let taken = loop {
+                match put().await {
+                    Ok(_) => break false,
+                    Err(error) if error.code() == Some("ConditionalCheckFailedException") => break true,
+                    Err(error) if Trouble::of(&error) == Trouble::Final || Instant::now() > give_up => {
+                        return Err(self.explain("dynamodb:PutItem", &error));
+                    }
+                    Err(_) => sleep(backoff(attempt)).await,
+                }
+                attempt += 1;
+            };
+            if !taken {
+                return Ok(key);
+            }
+            key += 1;
+        }
+    }
+
+    /// Writes rows and tells what became of each.
+    ///
+    /// # Errors
+    ///
+    /// Where a call fails for good, or none has succeeded for five minutes.
+    pub fn write(
+        &self,
+        rows: &mut (dyn Iterator<Item = Result<Row, StoreError>> + Send),
+        writing: &Writing,
+        tell: &mut dyn FnMut(&Row, Written),
+    ) -> Result<(), StoreError> {
+        let pace = Pace::new(self.write_rate);
+        let pace = &pace;
+        self.runtime.block_on(async {
+            let mut written = stream::iter(rows)
+                .map(|row| async move {
+                    let row = row?;
+                    let written = self.write_row(&row, writing, pace).await?;
+                    Ok::<_, StoreError>((row, written))
+                })
+                .buffer_unordered(IN_FLIGHT);
+            while let Some((row, written)) = written.try_next().await? {
+                tell(&row, written);
+            }
+            Ok(())
+        })
+    }
+
+    async fn write_row(&self, row: &Row, writing: &Writing, pace: &Pace) -> Result<Written, StoreError> {
+        for attempt in 0.. {
+            pace.wait().await;
+            let tried = match writing.mode {
+                WriteMode::Undo => self.undo_row(row, writing).await,
+                _ => self.update_row(row, writing).await,
+            };
+            match tried {
+                Ok(Some(written)) => {
+                    pace.succeeded();
+                    return Ok(written);
+                }
+                // It changed between two looks at it.
+                Ok(None) => {}
+                Err(Failed::Final(error)) => return Err(error),
+                Err(Failed::Passing(trouble, error)) => {
+                    if trouble == Trouble::Throttled {
+                        pace.throttled();
+                    }
+                    let patience = if pace.has_succeeded() { PATIENCE } else { FIRST_PATIENCE };
+                    if pace.idle() > patience {
+                        return Err(error);
+                    }
+                    sleep(backoff(attempt)).await;
+                }
+            }
+        }
+        Ok(Written::Already)
+    }
+
+    /// One conditional update. `None` where its condition failed and, by now, it need not.
+    async fn update_row(&self, row: &Row, writing: &Writing) -> Result<Option<Written>, Failed> {
+        let mark = writing.token.mark(writing.mode);
+        let window = if writing.window_seconds == writing.live_window_seconds {
+            "(attribute_not_exists(#window) OR #window = :window)"
+        } else {
+            "(attribute_not_exists(cell) OR #window = :window)"
+        };
+        let unmarked = "(attribute_not_exists(#applied) OR NOT contains(#applied, :mark))";
+        let missing = row.sog_missing > 0;
+        let mut names =
+            vec![("#count", "count"), ("#sum", "sog_sum"), ("#window", "window_seconds"), ("#applied", "applied")];
+        let (update, condition) = match writing.mode {
+            WriteMode::Add => {
+                let add = if missing { ", #missing :missing" } else { "" };
+                (
+                    format!("SET #window = :window ADD #count :count, #sum :sum, #applied :marks{add}"),
+                    format!("{unmarked} AND {window}"),
+                )
+            }
+            WriteMode::Insert | WriteMode::Replace | WriteMode::Undo => {
+                let set = if missing { ", #missing = :missing" } else { "" };
+                let remove = if missing { "" } else { " REMOVE #missing" };
+                let empty = if writing.mode == WriteMode::Insert {
+                    " AND (attribute_not_exists(#count) OR #count = :zero)"
+                } else {
+                    ""
+                };
+                (
+                    format!("SET #count = :count, #sum = :sum, #window = :window{set}{remove} ADD #applied :marks"),
+                    format!("{unmarked} AND {window}{empty}"),
+                )
+            }
+        };
+        if missing || writing.mode != WriteMode::Add {
+            names.push(("#missing", "sog_missing"));
+        }
+        let mut request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("cell", text(&row.cell.to_string()))
+            .key("window_start", number(row.window_start))
+            .update_expression(update)
+            .condition_expression(condition)
+            .expression_attribute_values(":count", number(row.count))
+            .expression_attribute_values(":sum", number(row.sog_sum))
+            .expression_attribute_values(":window", number(writing.window_seconds))
+            .expression_attribute_values(":mark", text(&mark))
+            .expression_attribute_values(":marks", AttributeValue::Ss(vec![mark.clone()]))
+            .return_values(ReturnValue::UpdatedOld)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        for (alias, name) in names {
+            request = request.expression_attribute_names(alias, name);
+        }
+        if missing {
+            request = request.expression_attribute_values(":missing", number(row.sog_missing));
+        }
+        if writing.mode == WriteMode::Insert {
+            request = request.expression_attribute_values(":zero", number(0));
+        }
+        match request.send().await {
+            Ok(answer) => {
+                let had = answer.attributes().and_then(|old| old.get("count")).and_then(|count| count.as_n().ok());
+                let was_there = had.is_some_and(|count| count != "0");
+                Ok(Some(if was_there { Written::Changed } else { Written::New }))
+            }
+            Err(error) => match conditional_failure(&error) {
+                Some(old) => {
+                    let existing = self.item(row, old).map_err(Failed::Final)?;
+                    Ok(match decide(existing.as_ref(), row, writing) {
+                        (None, written) => Some(written),
+                        (Some(_), _) => None,
+                    })
+                }
+                None => Err(self.failed("dynamodb:UpdateItem", &error)),
+            },
+        }
+    }
+
+    /// Takes a run's contribution out of a row: looks at it, then updates it if its marks are still the same. What the live
+    /// pipeline adds in between touches no mark and is kept.
+    async fn undo_row(&self, row: &Row, writing: &Writing) -> Result<Option<Written>, Failed> {
+        let got = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("cell", text(&row.cell.to_string()))
+            .key("window_start", number(row.window_start))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| self.failed("dynamodb:GetItem", &error))?;
+        let existing = match got.item {
+            Some(item) => self.item(row, Some(item)).map_err(Failed::Final)?,
+            None => None,
+        };
+        if let (None, written) = decide(existing.as_ref(), row, writing) {
+            return Ok(Some(written));
+        }
+        let marks: Vec<String> = existing.map(|item| item.applied.into_iter().collect()).unwrap_or_default();
+        let mark = writing.token.mark(writing.mode);
+        let missing = row.sog_missing > 0;
+        let (add, also) = if missing { (", #missing :missing", " AND #missing >= :least_missing") } else { ("", "") };
+        let mut request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("cell", text(&row.cell.to_string()))
+            .key("window_start", number(row.window_start))
+            .update_expression(format!("ADD #count :count, #sum :sum{add} DELETE #applied :marks"))
+            .condition_expression(format!("#applied = :known AND #count >= :least_count AND #sum >= :least_sum{also}"))
+            .expression_attribute_names("#count", "count")
+            .expression_attribute_names("#sum", "sog_sum")
+            .expression_attribute_names("#applied", "applied")
+            .expression_attribute_values(":count", number(format_args!("-{}", row.count)))
+            .expression_attribute_values(":sum", number(format_args!("-{}", row.sog_sum)))
+            .expression_attribute_values(":least_count", number(row.count))
+            .expression_attribute_values(":least_sum", number(row.sog_sum))
+            .expression_attribute_values(":marks", AttributeValue::Ss(vec![mark]))
+            .expression_attribute_values(":known", AttributeValue::Ss(marks));
+        if missing {
+            request = request
+                .expression_attribute_names("#missing", "sog_missing")
+                .expression_attribute_values(":missing", number(format_args!("-{}", row.sog_missing)))
+                .expression_attribute_values(":least_missing", number(row.sog_missing));
+        }
+        match request.send().await {
+            Ok(_) => Ok(Some(Written::Changed)),
+            Err(error) if conditional_failure(&error).is_some() => Ok(None),
+            Err(error) => Err(self.failed("dynamodb:UpdateItem", &error)),
+        }
+    }
+
+    fn failed<E, R>(&self, action: &str, error: &SdkError<E, R>) -> Failed
+    where
+        E: std::error::Error + ProvideErrorMetadata + 'static,
+        R: std::fmt::Debug,
+    {
+        let explained = self.explain(action, error);
+        match Trouble::of(error) {
+            Trouble::Final => Failed::Final(explained),
+            trouble => Failed::Passing(trouble, explained),
+        }
+    }
+
+    /// The item of a row, or `None` for no item or an empty one.
+    fn item(&self, row: &Row, attributes: Option<Attributes>) -> Result<Option<Item>, StoreError> {
+        let Some(attributes) = attributes.filter(|attributes| !attributes.is_empty()) else { return Ok(None) };
+        self.item_of(&row.cell.to_string(), row.window_start, &attributes).map(Some)
+    }
+
+    fn item_of(&self, cell: &str, window_start: i64, attributes: &Attributes) -> Result<Item, StoreError> {
+        let fail = |error: String| StoreError::Item { table: self.shown(), cell: cell.to_owned(), window_start, error };
+        let number = |name: &str| match attributes.get(name) {
+            None => Ok(None),
+            Some(AttributeValue::N(number)) => Ok(Some(number.as_str())),
+            Some(other) => Err(fail(format!("its {name} is {}, where a number should be", kind_of(other)))),
+        };
+        let whole = |name: &str| {
+            let parse =
+                |text: &str| text.parse::<i64>().map_err(|_| fail(format!("its {name} {text} is not a whole number")));
+            number(name)?.map(parse).transpose()
+        };
+        let counted = |name: &str| {
+            let value = whole(name)?.unwrap_or(0);
+            u64::try_from(value).map_err(|_| fail(format!("its {name} {value} is below zero")))
+        };
+        let sum = number("sog_sum")?.unwrap_or("0");
+        Ok(Item {
+            count: counted("count")?,
+            sog_sum: sum.parse::<Tenths>().map_err(|error| fail(format!("its sog_sum {error}")))?,
+            sog_missing: counted("sog_missing")?,
+            window_seconds: whole("window_seconds")?,
+            applied: match attributes.get("applied") {
+                None => BTreeSet::new(),
+                Some(AttributeValue::Ss(marks)) => marks.iter().cloned().collect(),
+                Some(other) => {
+                    return Err(fail(format!("its applied is {}, where a string set should be", kind_of(other))));
+                }
+            },
+        })
+    }
+
+    /// The rows of some keys, by cell, then window.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be read.
+    pub fn read(&self, keys: &Keys) -> Result<Vec<TableRow>, StoreError> {
+        let starts = RangeOfStarts { from: keys.from, to: keys.to };
+        let starts = &starts;
+        let items: Vec<Attributes> = self.runtime.block_on(async {
+            if keys.all_cells() || !keys.prefixes.is_empty() {
+                return self.scan(keys).await;
+            }
+            let cells = keys.cells.iter().map(ToString::to_string);
+            let answers: Vec<Vec<Attributes>> = stream::iter(cells)
+                .map(|cell| async move { self.query(&cell, starts).await })
+                .buffered(16)
+                .try_collect()
+                .await?;
+            Ok(answers.into_iter().flatten().collect())
+        })?;
+        let mut rows = Vec::with_capacity(items.len());
+        for item in items {
+            let cell = item.get("cell").and_then(|cell| cell.as_s().ok()).cloned().unwrap_or_default();
+            let start =
+                item.get("window_start").and_then(|start| start.as_n().ok()).and_then(|start| start.parse().ok());
+            let Some(window_start) = start else {
+                return Err(StoreError::Item {
+                    table: self.shown(),
+                    cell,
+                    window_start: 0,
+                    error: "its window_start is no whole number".to_owned(),
+                });
+            };
+            if cell != RUN_KEY && keys.hold_text(&cell, window_start) {
+                let parsed = self.item_of(&cell, window_start, &item)?;
+                rows.push(TableRow::new(&cell, window_start, parsed, &self.shown())?);
+            }
+        }
+        rows.sort_by_key(|row| (row.row.cell, row.row.window_start));
+        Ok(rows)
+    }
+
+    /// All items of a cell within a range, page after page, consistently.
+    async fn query(&self, cell: &str, starts: &RangeOfStarts) -> Result<Vec<Attributes>, StoreError> {
+        let mut items = Vec::new();
+        let mut from_key = None;
+        loop {
+            let (condition, values) = starts.condition();
+            let page = self
+                .patiently("dynamodb:Query", || {
+                    let mut request = self
+                        .client
+                        .query()
+                        .table_name(&self.table)
+                        .consistent_read(true)
+                        .key_condition_expression(condition)
+                        .expression_attribute_values(":cell", text(cell))
+                        .set_exclusive_start_key(from_key.clone());
+                    for (name, value) in &values {
+                        request = request.expression_attribute_values(*name, number(value));
+                    }
+                    request.send()
+                })
+                .await?;
+            items.extend(page.items.unwrap_or_default());
+            from_key = page.last_evaluated_key;
+            if from_key.is_none() {
+                return Ok(items);
+            }
+        }
+    }
+
+    /// Every item of the table, in parallel.
+    async fn scan(&self, keys: &Keys) -> Result<Vec<Attributes>, StoreError> {
+        // One prefix narrows what comes over the wire; what is read, and paid, stays the whole table.
+        let filter = match (keys.cells.as_slice(), keys.prefixes.as_slice()) {
+            ([], [prefix]) => Some(prefix.to_string()),
+            _ => None,
+        };
+        let filter = &filter;
+        let segments: Vec<Vec<Attributes>> = stream::iter(0..SCAN_SEGMENTS)
+            .map(|segment| async move {
+                let mut items = Vec::new();
+                let mut from_key = None;
+                loop {
+                    let page = self
+                        .patiently("dynamodb:Scan", || {
+                            let mut request = self
+                                .client
+                                .scan()
+                                .table_name(&self.table)
+                                .consistent_read(true)
+                                .segment(segment)
+                                .total_segments(SCAN_SEGMENTS)
+                                .set_exclusive_start_key(from_key.clone());
+                            if let Some(prefix) = filter {
+                                request = request
+                                    .filter_expression("begins_with(cell, :prefix)")
+                                    .expression_attribute_values(":prefix", text(prefix));
+                            }
+                            request.send()
+                        })
+                        .await?;
+                    items.extend(page.items.unwrap_or_default());
+                    from_key = page.last_evaluated_key;
+                    if from_key.is_none() {
+                        return Ok::<_, StoreError>(items);
+                    }
+                }
+            })
+            .buffer_unordered(SCAN_SEGMENTS as usize)
+            .try_collect()
+            .await?;
+        Ok(segments.into_iter().flatten().collect())
+    }
+}
+
+/// Window starts from and to, both included.
+struct RangeOfStarts {
+    from: Option<i64>,
+    to: Option<i64>,
+}
+
+impl RangeOfStarts {
+    fn condition(&self) -> (&'static str, Vec<(&'static str, i64)>) {
+        match (self.from, self.to) {
+            (None, None) => ("cell = :cell", vec![]),
+            (Some(from), None) => ("cell = :cell AND window_start >= :from", vec![(":from", from)]),
+            (None, Some(to)) => ("cell = :cell AND window_start <= :to", vec![(":to", to)]),
+            (Some(from), Some(to)) => {
+                ("cell = :cell AND window_start BETWEEN :from AND :to", vec![(":from", from), (":to", to)])
+            }
+        }
+    }
+}
+
+/// A failed try to write a row.
+enum Failed {
+    /// It will fail again.
+    Final(StoreError),
+    /// It may succeed later.
+    Passing(Trouble, StoreError),
+}
+
+/// What kind of failure a call met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// Too many calls.
+    Throttled,
+    /// The service or the network, for now.
+    Transient,
+    /// For good.
+    Final,
+}
+
+impl Trouble {
+    fn of<E, R>(error: &SdkError<E, R>) -> Self
+    where
+        E: ProvideErrorMetadata,
+    {
+        match error.code() {
+            Some(
+                "ProvisionedThroughputExceededException"
+                | "ThrottlingException"
+                | "RequestLimitExceeded"
+                | "Throttling"
+                | "TransactionConflictException"
+                | "LimitExceededException",
+            ) => return Self::Throttled,
+            Some("InternalServerError" | "InternalFailure" | "ServiceUnavailable" | "ServiceUnavailableException") => {
+                return Self::Transient;
+            }
+            Some(_) => return Self::Final,
+            None => {}
+        }
+        match error {
+            SdkError::TimeoutError(_) | SdkError::ResponseError(_) => Self::Transient,
+            SdkError::DispatchFailure(failure) if failure.is_io() || failure.is_timeout() => Self::Transient,
+            // A page of some proxy instead of an answer.
+            SdkError::ServiceError(_) => Self::Transient,
+            _ => Self::Final,
+        }
+    }
+}
+
+/// The item behind a failed condition: `Some(None)` where there was none.
+#[allow(clippy::option_option, reason = "no failure, and a failure without an item, are two things")]
+fn conditional_failure<R>(error: &SdkError<UpdateItemError, R>) -> Option<Option<Attributes>> {
+    match error.as_service_error() {
+        Some(UpdateItemError::ConditionalCheckFailedException(failure)) => Some(failure.item().cloned()),
+        _ => None,
+    }
+}
+
+/// How long to wait before a further try: from 25 ms up to about 3 s, by a spread of half of it.
+fn backoff(attempt: u32) -> Duration {
+    let most = 25_u64 << attempt.min(7);
+    // Calls that failed together should not come back together; the clock's last digits are spread enough for that.
+    let spread = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |now| u64::from(now.subsec_nanos() / 64))
+        % (most / 2 + 1);
+    Duration::from_millis(most / 2 + spread)
+}
+
+fn text(value: &str) -> AttributeValue {
+    AttributeValue::S(value.to_owned())
+}
+
+/// A number goes as its decimal text, never through a float.
+fn number(value: impl std::fmt::Display) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+fn kind_of(value: &AttributeValue) -> &'static str {
+    match value {
+        AttributeValue::S(_) => "a string",
+        AttributeValue::N(_) => "a number",
+        AttributeValue::Bool(_) => "a truth value",
+        AttributeValue::Null(_) => "null",
+        AttributeValue::L(_) => "a list",
+        AttributeValue::M(_) => "a map",
+        AttributeValue::Ss(_) => "a string set",
+        AttributeValue::Ns(_) => "a number set",
+        _ => "binary data",
+    }
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split(" (").next().unwrap_or(text)
+}
