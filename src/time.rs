@@ -53,13 +53,29 @@ impl Timestamp {
     /// nanoseconds, with decimals. Zero, negatives, text and anything from 2100 on is no time.
     #[must_use]
     pub fn from_unix_text(text: &[u8]) -> Option<Self> {
+        // Ten digits are seconds, and what nearly every feed writes.
+        if let [eight @ .., tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = text
+            && let Ok(eight) = eight.try_into()
+            && let Some(hundreds) = eight_digits(eight)
+        {
+            let seconds = hundreds * 100 + u64::from(tens - b'0') * 10 + u64::from(ones - b'0');
+            return Self::from_seconds(seconds.cast_signed()).and_then(|time| Self::plausible(time.0));
+        }
+        Self::from_unix_text_of_any_unit(text)
+    }
+
+    fn from_unix_text_of_any_unit(text: &[u8]) -> Option<Self> {
         let whole_length = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
         let (whole, fraction) = (&text[..whole_length], text.get(whole_length + 1..));
         if whole.is_empty() || whole.len() > 19 || fraction.is_some_and(<[u8]>::is_empty) {
             return None;
         }
         let mut value: u64 = 0;
-        for byte in whole {
+        let (eights, rest) = whole.as_chunks::<8>();
+        for eight in eights {
+            value = value * 100_000_000 + eight_digits(*eight)?;
+        }
+        for byte in rest {
             let digit = byte.wrapping_sub(b'0');
             if digit > 9 {
                 return None;
@@ -93,6 +109,24 @@ impl Timestamp {
         let text = format!("{sign}{seconds}.{nanos:09}");
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
+}
+
+/// The value of eight digits, added up in pairs, fours and eights within one word. Every line of a tagged feed has a time,
+/// so this is among the few places where that pays.
+#[inline]
+fn eight_digits(text: [u8; 8]) -> Option<u64> {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let word = u64::from_le_bytes(text);
+    // A digit's upper half is 3, and still is when 6 is added.
+    let upper = EACH * 0xf0;
+    if word & upper != EACH * 0x30 || (word + EACH * 6) & upper != EACH * 0x30 {
+        return None;
+    }
+    let ones = word - EACH * 0x30;
+    // The first digit is in the lowest byte: each lower neighbour counts ten times as much.
+    let pairs = (ones & 0x000f_000f_000f_000f) * 10 + (ones >> 8 & 0x000f_000f_000f_000f);
+    let fours = (pairs & 0x0000_00ff_0000_00ff) * 100 + (pairs >> 16 & 0x0000_00ff_0000_00ff);
+    Some((fours & 0xffff) * 10_000 + (fours >> 32))
 }
 
 impl fmt::Display for Timestamp {
@@ -238,6 +272,21 @@ mod tests {
     }
 
     #[test]
+    fn eight_digits_at_once_are_what_they_are_one_by_one() {
+        for number in (0..100_000_000).step_by(98_765) {
+            let text: [u8; 8] = format!("{number:08}").into_bytes().try_into().unwrap();
+            assert_eq!(eight_digits(text), Some(number));
+            for place in 0..8 {
+                for byte in [b'/', b':', b' ', b'a', 0x70, 0xb0, 0xff, 0] {
+                    let mut text = text;
+                    text[place] = byte;
+                    assert_eq!(eight_digits(text), None);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_unix_time_is_no_time() {
         for text in [
             "",
@@ -258,6 +307,10 @@ mod tests {
             "+5",
         ] {
             assert_eq!(unix(text), None, "{text:?}");
+        }
+        for text in ["9999999999", "4102444800", "0000000000", "170000004x", "x700000040", "1.00000000"] {
+            let any = Timestamp::from_unix_text_of_any_unit(text.as_bytes());
+            assert_eq!(unix(text), any.map(Timestamp::nanos), "{text}");
         }
         assert_eq!(unix("4102444799.999999999"), Some(4_102_444_800 * NANOS - 1));
     }

@@ -34,7 +34,7 @@ fn check_plausible(found: LineTime) {
 
 fn check_written(nanos: i64, before: &[u8]) {
     // Smaller numbers beside a sentence count other things than seconds.
-    let Some(time) = Timestamp::plausible(nanos).filter(|time| time.seconds() >= 100_000_000) else { return };
+    let Some(time) = Timestamp::plausible(nanos).filter(|time| time.seconds() >= 1_000_000_000) else { return };
     for written in [time.to_string(), time.decimal_seconds()] {
         for text in [format!("[{written}] "), format!(",r003669945,{written}"), format!("{written} ")] {
             assert_eq!(LineTime::find(text.as_bytes(), None), LineTime::At(time), "{text}");

@@ -165,7 +165,8 @@ impl Files {
     fn open(targets: &[Target], args: &FileArgs, bar: Bar) -> anyhow::Result<Self> {
         let output = &args.output;
         let form = output.format.unwrap_or_else(default_form);
-        let open_table = |name: &TableName| tables::open(name, &args.table, &args.aws, WriteMode::Insert);
+        let open_table =
+            |name: &TableName| tables::open(name, &args.table, &args.aws, WriteMode::Insert, output.dry_run);
         // A dry run asks the tables too: what they would refuse is what it is for.
         let wanted = targets.iter().filter(|target| !output.dry_run || matches!(target, Target::Table(_)));
         let sinks: Vec<Sink> =
@@ -290,7 +291,7 @@ fn itself(path: &Path) -> PathBuf {
 }
 
 /// No output takes the place of something that is read.
-fn refuse_over_input(outputs: &[&Path], input: &Path) -> Result<(), Usage> {
+pub(super) fn refuse_over_input(outputs: &[&Path], input: &Path) -> Result<(), Usage> {
     match outputs.iter().find(|path| itself(path) == itself(input)) {
         Some(path) => Err(Usage(format!("{} is an input: an output would take its place", path.display()))),
         None => Ok(()),
@@ -329,8 +330,8 @@ fn refuse_unrepeatable(inputs: &[Input], args: &FileArgs) -> Result<(), Usage> {
                 .to_owned(),
         ));
     }
-    if args.output.run_id.is_some() {
-        return Ok(());
+    if let Some(id) = &args.output.run_id {
+        return Token::new(id).map(|_| ()).map_err(Usage);
     }
     let ages = [("--since", replay.since), ("--until", replay.until), ("--start", replay.start)];
     if let Some((flag, _)) = ages.iter().find(|(_, time)| matches!(time, Some(TimeArg::Ago(_)))) {
@@ -426,11 +427,12 @@ fn input_line(input: &PartitionOutcome) -> String {
 /// What a table is told of the run. Its token is given, or the same for the same inputs and options wherever it runs.
 fn read_run(args: &FileArgs, plan: &Plan, outcome: &Outcome, started: Timestamp) -> Result<ReadRun, Usage> {
     let options = options_text(plan);
-    let inputs: Vec<ReadInput> =
-        outcome.partitions.iter().map(|input| ReadInput::new(&input.name, &input.read)).collect();
+    // Late side-output among the logs was passed over: it has no digest, and is no part of the run.
+    let read = outcome.partitions.iter().filter(|input| input.read.digest.is_some());
+    let inputs: Vec<ReadInput> = read.map(|input| ReadInput::new(&input.name, &input.read)).collect();
     let token = match &args.output.run_id {
         Some(id) => Token::new(id).map_err(Usage)?,
-        None => tables::token(&options, &inputs)?,
+        None => tables::token(&options, &inputs, args.table.again)?,
     };
     Ok(ReadRun {
         token,

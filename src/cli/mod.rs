@@ -104,7 +104,14 @@ fn fail(error: &anyhow::Error, console: Console) -> Status {
         console.hint("nothing was added; --again adds it once more");
     }
     match error.downcast_ref() {
-        Some(StoreError::Refused(Refusal::Unknown { .. })) => {}
+        Some(StoreError::Refused(
+            Refusal::Unknown { .. } | Refusal::OtherRun { .. } | Refusal::NotUndoable { .. },
+        )) => {}
+        Some(StoreError::Refused(Refusal::Grown { bytes, .. })) => console.hint(format_args!(
+            "nothing was written; add just what is new: tail -c +{} FILE | ais-replay file - --write add --run-id ID; --again \
+             counts the beginning twice",
+            bytes + 1
+        )),
         Some(StoreError::Refused(_)) => console.hint("nothing was written; --again writes it all the same"),
         _ => {}
     }

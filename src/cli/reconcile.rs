@@ -1,5 +1,7 @@
 //! `ais-replay reconcile`: late reports to the windows that they missed.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::args::ReconcileArgs;
@@ -30,7 +32,7 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
         if !args.dry_run {
             let form = args.format.unwrap_or_else(super::file::default_form);
             let mut sink = Sink::open(&Target::Stdout, form, args.utc, &|name| {
-                tables::open(name, &args.table, &args.aws, WriteMode::Add)
+                tables::open(name, &args.table, &args.aws, WriteMode::Add, false)
             })?;
             sink.write(&rows)?;
             sink.finish(None, &mut |_| {})?;
@@ -67,11 +69,24 @@ fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyho
         )
         .into());
     }
-    if args.late.iter().any(|path| path.as_os_str() == "-") && args.run_id.is_none() {
-        return Err(Usage("standard input cannot be read again: name the run with --run-id".to_owned()).into());
+    let given = args.run_id.as_deref().map(Token::new).transpose().map_err(Usage)?;
+    let passes = |path: &PathBuf| path.as_os_str() == "-" || fs::metadata(path).is_ok_and(|found| !found.is_file());
+    if given.is_none() && args.late.iter().any(passes) {
+        return Err(Usage(
+            "standard input or a pipe cannot be read again: name the run with --run-id, so that the table knows it when it \
+             comes again"
+                .to_owned(),
+        )
+        .into());
     }
+    let sqlite = match name {
+        TableName::Sqlite(path) => Some(path.as_path()),
+        TableName::DynamoDb(_) => None,
+    };
+    let outputs: Vec<&Path> = sqlite.into_iter().chain(args.table.conflicts.as_deref()).collect();
+    args.late.iter().try_for_each(|late| super::file::refuse_over_input(&outputs, late))?;
     let started_ms = settings::now().nanos() / 1_000_000;
-    let mut table = tables::open(name, &args.table, &args.aws, WriteMode::Add)?;
+    let mut table = tables::open(name, &args.table, &args.aws, WriteMode::Add, args.dry_run)?;
     let sizes: Arc<[u64]> = table.ledger().known_sizes().into_iter().collect();
     let increments = Increments::read(&args.late, &sizes)?;
     let rows = increments.rows();
@@ -79,9 +94,9 @@ fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyho
     let (inputs, late_files) = increments.inputs();
     let window_seconds = increments.window_seconds().unwrap_or_else(tables::live_window_seconds);
     let options = format!("reconcile window={window_seconds}");
-    let token = match &args.run_id {
-        Some(id) => Token::new(id).map_err(Usage)?,
-        None => tables::token(&options, &inputs)?,
+    let token = match given {
+        Some(id) => id,
+        None => tables::token(&options, &inputs, args.table.again)?,
     };
     let run = ReadRun { token, started_ms, inputs, late_files, options, window_seconds };
     table.check(&run)?;

@@ -12,7 +12,7 @@ use crate::sink::{Sink, SinkError, Target};
 use crate::source::content::hexadecimal;
 use crate::store::ledger::{self, ReadInput};
 use crate::store::write::{Store, StoreError, TableName, TableSink, WriteOptions, WriteReport};
-use crate::store::{Token, WriteMode};
+use crate::store::{Conflict, Token, WriteMode};
 use crate::time::Span;
 
 /// Length of the live pipeline's windows where its variable is not set.
@@ -29,27 +29,35 @@ pub fn live_window_seconds() -> i64 {
 /// # Errors
 ///
 /// See [`TableSink::open`].
-pub fn open(name: &TableName, args: &TableArgs, aws: &AwsArgs, default: WriteMode) -> Result<TableSink, StoreError> {
+pub fn open(
+    name: &TableName,
+    args: &TableArgs,
+    aws: &AwsArgs,
+    default: WriteMode,
+    dry_run: bool,
+) -> Result<TableSink, StoreError> {
     let options = WriteOptions {
         mode: args.write.unwrap_or(default),
         again: args.again,
         conflicts: args.conflicts.clone(),
         live_window_seconds: live_window_seconds(),
+        dry_run,
     };
     TableSink::open(name, args.create_table, &aws.options(args.write_rate), options)
 }
 
-/// A token of inputs and options: the same for the same, wherever they lie and in whatever order they are named.
+/// A token of inputs and options: the same for the same, wherever they lie and in whatever order they are named. With
+/// `--again` it is that of another run, or every row would be told from its mark to hold this one already.
 ///
 /// # Errors
 ///
 /// None: sixteen hexadecimal digits are a token.
-pub fn token(options: &str, inputs: &[ReadInput]) -> Result<Token, Usage> {
+pub fn token(options: &str, inputs: &[ReadInput], again: bool) -> Result<Token, Usage> {
     let mut digests: Vec<&str> = inputs.iter().map(|input| input.identity.sha256.as_str()).collect();
     digests.sort_unstable();
     let mut hasher = Sha256::new();
     hasher.update(options);
-    hasher.update("\n");
+    hasher.update(if again { " again\n" } else { "\n" });
     hasher.update(digests.join(" "));
     Token::new(&hexadecimal(&hasher.finalize()[..8])).map_err(Usage)
 }
@@ -96,7 +104,11 @@ pub fn tell_conflicts(reports: &[WriteReport], args: &TableArgs, console: Consol
             report.table,
             HumanCount(report.rows.conflicts)
         ));
-        if report.mode == WriteMode::Insert.name() {
+        let has = |kind| report.conflict_kinds.contains(&kind);
+        if has(Conflict::OtherWindow) {
+            console.hint("windows of two lengths do not mix: give --window as those rows have it, or another table");
+        }
+        if has(Conflict::Occupied) {
             match &args.conflicts {
                 Some(path) => console.hint(format_args!(
                     "recompute just these from a source that holds them whole: --only {} --write replace",
@@ -104,6 +116,9 @@ pub fn tell_conflicts(reports: &[WriteReport], args: &TableArgs, console: Consol
                 )),
                 None => console.hint("--conflicts PATH lists them in the form that --only reads, for --write replace"),
             }
+        }
+        if has(Conflict::Replaced) || has(Conflict::TooSmall) {
+            console.hint("what they should hold can be set from a source that holds them whole: --write replace");
         }
     }
     any

@@ -233,7 +233,8 @@ fn assemble(open: Open) -> Whole {
         None => (0, &[][..]),
     };
     let (payload, fill) = if earlier.iter().all(|piece| piece.fill == 0) {
-        (pieces.iter().flat_map(|piece| &piece.payload).copied().collect(), last)
+        let payloads: Vec<&[u8]> = pieces.iter().map(|piece| piece.payload.as_slice()).collect();
+        (payloads.concat(), last)
     } else {
         join_bits(&pieces)
     };

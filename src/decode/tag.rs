@@ -27,15 +27,13 @@ impl<'a> Tag<'a> {
             _ => (content.iter().position(|byte| *byte == b'*').map_or(content, |star| &content[..star]), false),
         };
         let mut tag = Self { bad_checksums: u32::from(!checksum_holds), ..Self::default() };
-        let mut rest = fields;
-        loop {
-            let (field, more) = split_at_comma(rest);
-            tag.read_field(field);
-            match more {
-                Some(more) => rest = more,
-                None => return tag,
-            }
-        }
+        let mut start = 0;
+        for_each_comma(fields, |comma| {
+            tag.read_field(&fields[start..comma]);
+            start = comma + 1;
+        });
+        tag.read_field(&fields[start..]);
+        tag
     }
 
     #[inline]
@@ -64,11 +62,28 @@ impl<'a> Tag<'a> {
     }
 }
 
+/// Calls `found` with the place of every comma, eight bytes at a time: a block is too short for a search that has to be
+/// set up.
 #[inline]
-fn split_at_comma(text: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match text.iter().position(|byte| *byte == b',') {
-        Some(comma) => (&text[..comma], Some(&text[comma + 1..])),
-        None => (text, None),
+fn for_each_comma(text: &[u8], mut found: impl FnMut(usize)) {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let (words, rest) = text.as_chunks::<8>();
+    for (number, bytes) in words.iter().enumerate() {
+        let differs = u64::from_le_bytes(*bytes) ^ ONES * b',' as u64;
+        // The high bit of each byte that is zero; a borrow can only mark bytes behind such a one, which are asked again.
+        let mut zeros = differs.wrapping_sub(ONES) & !differs & ONES << 7;
+        while zeros != 0 {
+            let place = 8 * number + zeros.trailing_zeros() as usize / 8;
+            if text[place] == b',' {
+                found(place);
+            }
+            zeros &= zeros - 1;
+        }
+    }
+    for (place, byte) in rest.iter().enumerate() {
+        if *byte == b',' {
+            found(8 * words.len() + place);
+        }
     }
 }
 
@@ -79,8 +94,14 @@ fn split_at_comma(text: &[u8]) -> (&[u8], Option<&[u8]>) {
 pub fn block_at_start(text: &[u8]) -> Option<(&[u8], usize)> {
     let [b'\\', rest @ ..] = text else { return None };
     // A block has a key of a few letters or digits, a colon, and ends before any sentence begins.
-    let colon = rest.iter().take(5).position(|byte| *byte == b':')?;
-    if colon == 0 || !rest[..colon].iter().all(u8::is_ascii_alphanumeric) {
+    let has_key = match rest {
+        [key, b':', ..] => key.is_ascii_alphanumeric(),
+        _ => {
+            let colon = rest.iter().take(5).position(|byte| *byte == b':')?;
+            colon > 0 && rest[..colon].iter().all(u8::is_ascii_alphanumeric)
+        }
+    };
+    if !has_key {
         return None;
     }
     let end = memchr::memchr3(b'\\', b'!', b'$', rest)?;
@@ -115,6 +136,20 @@ mod tests {
         {
             let tag = Tag::parse(content);
             assert_eq!((tag.time, tag.bad_checksums), (Timestamp::from_seconds(1_700_000_041), 1));
+        }
+    }
+
+    #[test]
+    fn every_comma_is_found_once() {
+        for length in 0..40 {
+            for seed in 0..50_u32 {
+                let byte = |place: u32| b",-+,\x00,c\xac"[(place * 7 + seed * place * place + seed) as usize % 8];
+                let text: Vec<u8> = (0..length).map(byte).collect();
+                let mut places = Vec::new();
+                for_each_comma(&text, |place| places.push(place));
+                let expected: Vec<usize> = (0..text.len()).filter(|place| text[*place] == b',').collect();
+                assert_eq!(places, expected, "{text:?}");
+            }
         }
     }
 

@@ -9,10 +9,12 @@ use crate::decode::scan::MAX_LINE_BYTES;
 pub struct LineChunks {
     content: Content,
     chunk_bytes: usize,
-    /// The chunk given last, then the beginning of the line that it cut.
-    buffer: Vec<u8>,
+    /// Room for a chunk. What is filled of it begins with the chunk given last, then comes the beginning of the line that
+    /// it cut.
+    room: Vec<u8>,
+    filled: usize,
     given: usize,
-    /// Whether the buffer ends in the kept beginning of a line that is too long.
+    /// Whether what is filled ends in the kept beginning of a line that is too long.
     in_endless_line: bool,
     at_end: bool,
 }
@@ -22,7 +24,8 @@ impl LineChunks {
     #[must_use]
     pub fn new(content: Content, chunk_bytes: usize) -> Self {
         let chunk_bytes = chunk_bytes.max(1);
-        Self { content, chunk_bytes, buffer: Vec::new(), given: 0, in_endless_line: false, at_end: false }
+        let room = vec![0; chunk_bytes];
+        Self { content, chunk_bytes, room, filled: 0, given: 0, in_endless_line: false, at_end: false }
     }
 
     /// The content.
@@ -37,45 +40,53 @@ impl LineChunks {
     ///
     /// Those of [`Content::read`].
     pub fn next_chunk(&mut self) -> Result<Chunk<'_>, SourceError> {
-        self.buffer.drain(..self.given);
+        self.room.copy_within(self.given..self.filled, 0);
+        self.filled -= self.given;
         loop {
             self.given = match self.last_line_end() {
                 Some(end) => end,
-                None if self.at_end => self.buffer.len(),
+                None if self.at_end => self.filled,
                 None => {
                     self.read_more()?;
                     continue;
                 }
             };
-            return Ok(if self.given == 0 { Chunk::End } else { Chunk::Lines(&self.buffer[..self.given]) });
+            return Ok(if self.given == 0 { Chunk::End } else { Chunk::Lines(&self.room[..self.given]) });
         }
     }
 
-    /// Just behind the last line end in the buffer. A CR in its last place does not count before the end of the input,
+    /// Just behind the last line end that is there. A CR in the last place does not count before the end of the input,
     /// since an LF may follow.
     fn last_line_end(&self) -> Option<usize> {
-        let certain = match self.buffer.as_slice() {
+        let certain = match &self.room[..self.filled] {
             [before @ .., b'\r'] if !self.at_end => before,
             all => all,
         };
         memchr::memrchr2(b'\n', b'\r', certain).map(|place| place + 1)
     }
 
-    /// Appends what the content gives to a buffer without any certain line end.
+    /// Appends what the content gives to what is there, in which there is no certain line end.
     fn read_more(&mut self) -> Result<(), SourceError> {
-        if self.buffer.len() > MAX_LINE_BYTES && self.buffer.last() != Some(&b'\r') {
-            self.buffer.truncate(MAX_LINE_BYTES + 1);
+        if self.filled > MAX_LINE_BYTES && self.room[self.filled - 1] != b'\r' {
+            self.filled = MAX_LINE_BYTES + 1;
             self.in_endless_line = true;
         }
-        let start = self.buffer.len();
-        self.buffer.resize(start + self.chunk_bytes, 0);
-        let bytes = self.content.read(&mut self.buffer[start..])?;
-        self.buffer.truncate(start + bytes);
+        // Half a chunk at least, so that the beginning of a cut line does not lead to many small reads.
+        let needed = self.filled + self.chunk_bytes.div_ceil(2);
+        if self.room.len() < needed {
+            self.room.resize(needed.max(self.chunk_bytes), 0);
+        }
+        let bytes = self.content.read(&mut self.room[self.filled..])?;
         self.at_end = bytes == 0;
+        let fresh = self.filled..self.filled + bytes;
         if self.in_endless_line {
-            let line_end = memchr::memchr2(b'\n', b'\r', &self.buffer[start..]);
-            self.buffer.drain(start..start + line_end.unwrap_or(bytes));
+            let line_end = memchr::memchr2(b'\n', b'\r', &self.room[fresh.clone()]);
+            let kept = fresh.start + line_end.unwrap_or(bytes)..fresh.end;
             self.in_endless_line = line_end.is_none();
+            self.filled += kept.len();
+            self.room.copy_within(kept, fresh.start);
+        } else {
+            self.filled = fresh.end;
         }
         Ok(())
     }
@@ -123,7 +134,7 @@ mod tests {
             let text = format!("first{end}{}{end}last{end}", "x".repeat(5 * MAX_LINE_BYTES));
             for chunk_bytes in [1_000, 65_536, 65_537, 65_538, 1 << 20] {
                 let chunks = chunks(text.as_bytes(), chunk_bytes);
-                assert!(chunks.iter().all(|chunk| chunk.len() <= text.len().min(chunk_bytes + MAX_LINE_BYTES + 8)));
+                assert!(chunks.iter().all(|chunk| chunk.len() <= 2 * chunk_bytes + 2 * MAX_LINE_BYTES));
                 let all = chunks.concat();
                 let lines: Vec<&[u8]> =
                     all.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()).collect();

@@ -105,6 +105,31 @@ pub enum Refusal {
         /// The run that made it.
         token: String,
     },
+    /// Its own id stands in the table for other content, or for other options.
+    #[error("run {token} of {when} in {table} is of {what}: one id is one run, so give this one another --run-id")]
+    OtherRun {
+        /// The table.
+        table: String,
+        /// The run.
+        token: String,
+        /// When that began.
+        when: String,
+        /// What it is of.
+        what: String,
+    },
+    /// A replace is not taken back.
+    #[error(
+        "run {token} of {when} replaced rows of {table}, and what they held before is kept nowhere: replace them anew from \
+         what they should hold"
+    )]
+    NotUndoable {
+        /// The table.
+        table: String,
+        /// The run.
+        token: String,
+        /// When that began.
+        when: String,
+    },
     /// Nothing to take back.
     #[error(
         "no run {token} has added anything to {table}, so there is nothing to undo; `ais-replay runs` lists its runs"
@@ -149,15 +174,18 @@ impl Ledger {
     /// The sizes at which a beginning of an input may be one that the table knows.
     #[must_use]
     pub fn known_sizes(&self) -> BTreeSet<u64> {
-        let inputs = self.standing().flat_map(|record| &record.inputs);
+        let inputs = self.standing(WriteMode::Add).flat_map(|record| &record.inputs);
         inputs.map(|input| input.bytes).filter(|bytes| *bytes > 0).collect()
     }
 
-    fn standing(&self) -> impl Iterator<Item = &RunRecord> {
-        // A replace sets whole windows to what they should be, so what it read is not in the way of anybody.
-        self.records
-            .iter()
-            .filter(|record| record.state != RunState::Undone && record.mode != WriteMode::Replace.name())
+    /// The records that are in the way of a run that read the same.
+    fn standing(&self, mode: WriteMode) -> impl Iterator<Item = &RunRecord> {
+        // A replace sets whole windows to what they should be. Who then inserts what it read finds those occupied; who adds
+        // it would count it twice.
+        let in_the_way = move |record: &&RunRecord| {
+            record.state != RunState::Undone && (mode == WriteMode::Add || record.mode != WriteMode::Replace.name())
+        };
+        self.records.iter().filter(in_the_way)
     }
 
     /// The last record of a run, if the table knows it.
@@ -166,16 +194,53 @@ impl Ledger {
         self.records.iter().rev().find(|record| record.token == token.text())
     }
 
+    /// Whether the id of a run stands for this very run, if the table knows it. Nothing gets around that: rows that hold the
+    /// id would be passed over as if they held this run's numbers, or lose what it never put in.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not.
+    pub fn check_id(&self, token: &Token, mode: WriteMode, inputs: &[ReadInput], options: &str) -> Result<(), Refusal> {
+        let Some(known) = self.record_of(token) else { return Ok(()) };
+        let other = |what: String| {
+            let (table, token, when) = (self.table.clone(), token.to_string(), started(known));
+            Err(Refusal::OtherRun { table, token, when, what })
+        };
+        let mut read: Vec<&str> = inputs.iter().map(|input| input.identity.sha256.as_str()).collect();
+        let mut known_read: Vec<&str> = known.inputs.iter().map(|input| input.sha256.as_str()).collect();
+        read.sort_unstable();
+        known_read.sort_unstable();
+        if read != known_read {
+            let names: Vec<&str> = known.inputs.iter().map(|input| input.name.as_str()).collect();
+            return other(format!("other content ({})", names.join(", ")));
+        }
+        // A range that was given as an age is another one the next time; windows of both are the same, whole ones.
+        let compared = |options: &str| {
+            let ranged = |word: &&str| !word.starts_with("since=") && !word.starts_with("until=");
+            let words = options.split(' ').filter(|word| mode == WriteMode::Undo || ranged(word));
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        if compared(options) != compared(&known.options) {
+            return other(format!("other options ({})", known.options));
+        }
+        Ok(())
+    }
+
     /// Whether a run may write what it has read.
     ///
     /// # Errors
     ///
     /// Why it may not.
     pub fn check(&self, token: &Token, mode: WriteMode, inputs: &[ReadInput]) -> Result<(), Refusal> {
+        let own = self.record_of(token);
         if mode == WriteMode::Undo {
-            return match self.record_of(token) {
+            let (table, token) = (self.table.clone(), token.to_string());
+            return match own {
+                Some(own) if own.mode == WriteMode::Replace.name() => {
+                    Err(Refusal::NotUndoable { table, token, when: started(own) })
+                }
                 Some(_) => Ok(()),
-                None => Err(Refusal::Unknown { table: self.table.clone(), token: token.to_string() }),
+                None => Err(Refusal::Unknown { table, token }),
             };
         }
         for (place, input) in inputs.iter().enumerate() {
@@ -187,11 +252,27 @@ impl Ledger {
         if mode == WriteMode::Replace {
             return Ok(());
         }
-        let others = || self.standing().filter(|record| record.token != token.text());
         for input in inputs.iter().filter(|input| input.identity.bytes > 0) {
-            for record in others() {
+            if let Some(own) = own {
+                self.check_against_own(input, own, mode)?;
+            }
+            for record in self.standing(mode).filter(|record| record.token != token.text()) {
                 self.check_against(input, record)?;
             }
+        }
+        Ok(())
+    }
+
+    /// The same command again is welcome: it changes nothing twice. But who gives a file that is in the table under another
+    /// name has most likely taken it for another file, and who adds what a replace has set would double it.
+    fn check_against_own(&self, input: &ReadInput, own: &RunRecord, mode: WriteMode) -> Result<(), Refusal> {
+        let replaced = mode == WriteMode::Add && own.mode == WriteMode::Replace.name();
+        let renamed = |known: &&InputIdentity| {
+            known.sha256 == input.identity.sha256 && file_name(&known.name) != file_name(&input.identity.name)
+        };
+        let renamed = own.state == RunState::Complete && own.inputs.iter().any(|known| renamed(&known));
+        if own.state != RunState::Undone && (replaced || renamed) {
+            return self.check_against(input, own);
         }
         Ok(())
     }
@@ -225,6 +306,11 @@ impl Ledger {
         }
         Err(Refusal::ForeignLate { name: name.to_owned(), table: self.table.clone(), token: run.to_owned() })
     }
+}
+
+/// A name without the folders before it: the same command from another folder is the same.
+fn file_name(name: &str) -> &str {
+    name.rsplit(['/', '\\']).next().unwrap_or(name)
 }
 
 /// When a run began, as RFC 3339.

@@ -2,6 +2,7 @@
 //!
 //! `sog_sum` is a decimal text, as exact as in the cloud; SQL arithmetic reads it as a number. `applied` is a JSON array.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
@@ -29,6 +30,28 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ais_window_agg (
     PRIMARY KEY (cell, window_start)
 ) WITHOUT ROWID";
 
+const GET: &str = "SELECT count, sog_sum, sog_missing, window_seconds, applied
+    FROM ais_window_agg WHERE cell = ?1 AND window_start = ?2";
+
+// What other columns a row has stays as it is.
+const PUT: &str =
+    "INSERT INTO ais_window_agg (cell, window_start, count, sog_sum, sog_missing, window_seconds, applied)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    ON CONFLICT (cell, window_start) DO UPDATE SET count = excluded.count, sog_sum = excluded.sog_sum,
+    sog_missing = excluded.sog_missing, window_seconds = excluded.window_seconds, applied = excluded.applied";
+
+const PUT_RECORD: &str = "INSERT INTO ais_window_agg (cell, window_start, record) VALUES (?1, ?2, ?3)
+    ON CONFLICT (cell, window_start) DO UPDATE SET record = excluded.record";
+
+const PUT_NEW_RECORD: &str = "INSERT INTO ais_window_agg (cell, window_start, record) VALUES (?1, ?2, ?3)
+    ON CONFLICT (cell, window_start) DO NOTHING";
+
+const READ_ALL: &str = "SELECT count, sog_sum, sog_missing, window_seconds, applied, cell, window_start
+    FROM ais_window_agg WHERE cell <> ?1 AND window_start BETWEEN ?2 AND ?3 ORDER BY cell, window_start";
+
+const READ_CELL: &str = "SELECT count, sog_sum, sog_missing, window_seconds, applied, cell, window_start
+    FROM ais_window_agg WHERE cell = ?1 AND window_start BETWEEN ?2 AND ?3 ORDER BY window_start";
+
 /// A table in a SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
@@ -42,12 +65,13 @@ impl SqliteStore {
     ///
     /// Where it cannot be opened, or holds something else.
     pub fn open(path: &Path, create: bool) -> Result<Self, StoreError> {
-        let fail = |error: rusqlite::Error| StoreError::Open { table: name(path), error: error.to_string() };
+        let fail = |error: rusqlite::Error| StoreError::Open { table: name(path), error: why(&error) };
+        let missing = |remedy: &str| StoreError::Missing { table: name(path), remedy: remedy.to_owned() };
+        if path.is_dir() {
+            return Err(StoreError::Open { table: name(path), error: "it is a directory".to_owned() });
+        }
         if !create && !path.exists() {
-            return Err(StoreError::Missing {
-                table: name(path),
-                remedy: "give the path of one that exists".to_owned(),
-            });
+            return Err(missing("give the path of one that exists"));
         }
         let flags = if create {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
@@ -59,17 +83,21 @@ impl SqliteStore {
         if create {
             connection.execute_batch(SCHEMA).map_err(fail)?;
         }
-        let store = Self { path: path.to_owned(), connection };
+        let known = "SELECT count(*) FROM sqlite_schema WHERE name = 'ais_window_agg'";
+        if connection.query_row(known, [], |row| row.get::<_, i64>(0)).map_err(fail)? == 0 {
+            return Err(missing("give the path of one that holds it"));
+        }
         // A file with another table of that name shows here, before any input is read.
-        store
-            .connection
-            .prepare("SELECT cell, window_start, count, sog_sum, sog_missing, window_seconds, applied, record FROM ais_window_agg")
-            .map_err(|error| StoreError::Schema { table: name(path), error: error.to_string() })?;
-        Ok(store)
+        for statement in [GET, PUT, PUT_RECORD, READ_ALL] {
+            connection
+                .prepare(statement)
+                .map_err(|error| StoreError::Schema { table: name(path), error: why(&error) })?;
+        }
+        Ok(Self { path: path.to_owned(), connection })
     }
 
     fn fail(&self, error: rusqlite::Error) -> StoreError {
-        StoreError::Call { table: name(&self.path), error: error.to_string() }
+        StoreError::Call { table: name(&self.path), error: why(&error) }
     }
 
     /// The run records.
@@ -104,9 +132,8 @@ impl SqliteStore {
         loop {
             let text = serde_json::to_string(record)
                 .map_err(|error| StoreError::Record { table: name(&self.path), error: error.to_string() })?;
-            let verb = if new { "INSERT OR IGNORE" } else { "REPLACE" };
-            let sql = format!("{verb} INTO ais_window_agg (cell, window_start, record) VALUES (?1, ?2, ?3)");
-            let written = self.connection.execute(&sql, params![RUN_KEY, record.started_ms, text]);
+            let put = if new { PUT_NEW_RECORD } else { PUT_RECORD };
+            let written = self.connection.execute(put, params![RUN_KEY, record.started_ms, text]);
             match written.map_err(|error| self.fail(error))? {
                 0 => record.started_ms += 1,
                 _ => return Ok(()),
@@ -126,7 +153,7 @@ impl SqliteStore {
         tell: &mut dyn FnMut(&Row, Written),
     ) -> Result<(), StoreError> {
         let path = self.path.clone();
-        let fail = |error: rusqlite::Error| StoreError::Call { table: name(&path), error: error.to_string() };
+        let fail = |error: rusqlite::Error| StoreError::Call { table: name(&path), error: why(&error) };
         loop {
             let batch: Vec<Row> = rows.take(BATCH_ROWS).collect::<Result<_, _>>()?;
             if batch.is_empty() {
@@ -136,18 +163,14 @@ impl SqliteStore {
                 self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
             let mut outcomes = Vec::with_capacity(batch.len());
             {
-                let mut get = transaction
-                    .prepare_cached("SELECT count, sog_sum, sog_missing, window_seconds, applied FROM ais_window_agg WHERE cell = ?1 AND window_start = ?2")
-                    .map_err(fail)?;
-                let mut put = transaction
-                    .prepare_cached("REPLACE INTO ais_window_agg (cell, window_start, count, sog_sum, sog_missing, window_seconds, applied) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
-                    .map_err(fail)?;
+                let mut get = transaction.prepare_cached(GET).map_err(fail)?;
+                let mut put = transaction.prepare_cached(PUT).map_err(fail)?;
                 for row in &batch {
                     let cell = row.cell.to_string();
-                    let columns =
-                        get.query_row(params![cell, row.window_start], columns_of).optional().map_err(fail)?;
+                    let columns = get.query_row(params![cell, row.window_start], |row| Ok(columns_of(row)));
+                    let columns = columns.optional().map_err(fail)?;
                     let existing =
-                        columns.map(|columns| columns.item(&cell, row.window_start, &name(&path))).transpose()?;
+                        columns.map(|columns| item(columns, &name(&path), &cell, row.window_start)).transpose()?;
                     let (item, written) = decide(existing.as_ref(), row, writing);
                     if let Some(item) = item {
                         let applied = serde_json::to_string(&item.applied)
@@ -180,22 +203,45 @@ impl SqliteStore {
     ///
     /// Where they cannot be read.
     pub fn read(&self, keys: &Keys) -> Result<Vec<TableRow>, StoreError> {
-        let fail = |error| self.fail(error);
-        let mut statement = self
-            .connection
-            .prepare("SELECT count, sog_sum, sog_missing, window_seconds, applied, cell, window_start FROM ais_window_agg WHERE cell <> ?1 ORDER BY cell, window_start")
-            .map_err(fail)?;
+        let (from, to) = (keys.from.unwrap_or(i64::MIN), keys.to.unwrap_or(i64::MAX));
         let mut found = Vec::new();
-        let mut rows = statement.query([RUN_KEY]).map_err(fail)?;
-        while let Some(row) = rows.next().map_err(fail)? {
-            let (cell, window_start) = (row.get::<_, String>(5).map_err(fail)?, row.get::<_, i64>(6).map_err(fail)?);
-            if !keys.hold_text(&cell, window_start) {
-                continue;
-            }
-            let item = columns_of(row).map_err(fail)?.item(&cell, window_start, &name(&self.path))?;
-            found.push(TableRow::new(&cell, window_start, item, &name(&self.path))?);
+        if keys.all_cells() || !keys.prefixes.is_empty() {
+            self.read_with(READ_ALL, params![RUN_KEY, from, to], keys, &mut found)?;
+            return Ok(found);
+        }
+        let cells: BTreeSet<String> = keys.cells.iter().map(ToString::to_string).collect();
+        for cell in cells {
+            self.read_with(READ_CELL, params![cell, from, to], keys, &mut found)?;
         }
         Ok(found)
+    }
+
+    fn read_with(
+        &self,
+        sql: &str,
+        parameters: &[&dyn rusqlite::ToSql],
+        keys: &Keys,
+        found: &mut Vec<TableRow>,
+    ) -> Result<(), StoreError> {
+        let fail = |error| self.fail(error);
+        let mut statement = self.connection.prepare_cached(sql).map_err(fail)?;
+        let mut rows = statement.query(parameters).map_err(fail)?;
+        while let Some(row) = rows.next().map_err(fail)? {
+            let (cell, window_start) = (row.get::<_, String>(5).map_err(fail)?, row.get::<_, i64>(6).map_err(fail)?);
+            if keys.hold_text(&cell, window_start) {
+                let item = item(columns_of(row), &name(&self.path), &cell, window_start)?;
+                found.push(TableRow::new(&cell, window_start, item, &name(&self.path))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What SQLite says, without the offsets and the statement that follow where one cannot be prepared.
+fn why(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        error => error.to_string(),
     }
 }
 
@@ -212,42 +258,62 @@ struct Columns {
     applied: Option<String>,
 }
 
-fn columns_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Columns> {
-    let sum = match row.get_ref(1)? {
-        rusqlite::types::ValueRef::Null => None,
-        rusqlite::types::ValueRef::Integer(knots) => Some(knots.to_string()),
-        rusqlite::types::ValueRef::Real(knots) => Some(knots.to_string()),
-        value => Some(value.as_str()?.to_owned()),
+/// The columns of a row, or which of them holds something else than it should.
+fn columns_of(row: &rusqlite::Row<'_>) -> Result<Columns, String> {
+    use rusqlite::types::ValueRef;
+    let value = |place: usize| row.get_ref(place).map_err(|error| error.to_string());
+    let text = |place: usize, name: &str| match value(place)? {
+        ValueRef::Null => Ok(None),
+        // What SQL arithmetic left there, in the shortest digits that stand for it.
+        ValueRef::Integer(number) => Ok(Some(number.to_string())),
+        ValueRef::Real(number) => Ok(Some(number.to_string())),
+        ValueRef::Text(bytes) => Ok(Some(String::from_utf8_lossy(bytes).into_owned())),
+        ValueRef::Blob(_) => Err(format!("its {name} is a blob")),
+    };
+    let whole = |place: usize, name: &str| match value(place)? {
+        ValueRef::Null => Ok(None),
+        ValueRef::Integer(number) => Ok(Some(number)),
+        _ => {
+            let held = text(place, name)?.unwrap_or_default();
+            Err(format!("its {name} is '{held}', where a whole number should be"))
+        }
     };
     Ok(Columns {
-        count: row.get(0)?,
-        sog_sum: sum,
-        sog_missing: row.get(2)?,
-        window_seconds: row.get(3)?,
-        applied: row.get(4)?,
+        count: whole(0, "count")?,
+        sog_sum: text(1, "sog_sum")?,
+        sog_missing: whole(2, "sog_missing")?,
+        window_seconds: whole(3, "window_seconds")?,
+        applied: text(4, "applied")?,
+    })
+}
+
+/// The item of a row.
+fn item(columns: Result<Columns, String>, table: &str, cell: &str, window_start: i64) -> Result<Item, StoreError> {
+    columns.and_then(Columns::item).map_err(|error| StoreError::Item {
+        table: table.to_owned(),
+        cell: cell.to_owned(),
+        window_start,
+        error,
     })
 }
 
 impl Columns {
-    fn item(self, cell: &str, window_start: i64, table: &str) -> Result<Item, StoreError> {
-        let fail =
-            |error: String| StoreError::Item { table: table.to_owned(), cell: cell.to_owned(), window_start, error };
+    fn item(self) -> Result<Item, String> {
         let number = |value: Option<i64>, column: &str| {
-            u64::try_from(value.unwrap_or(0)).map_err(|_| fail(format!("{column} is below zero")))
+            let value = value.unwrap_or(0);
+            u64::try_from(value).map_err(|_| format!("its {column} {value} is below zero"))
         };
+        let sum = self.sog_sum.as_deref().unwrap_or("0");
         Ok(Item {
             count: number(self.count, "count")?,
-            sog_sum: self
-                .sog_sum
-                .as_deref()
-                .unwrap_or("0")
-                .parse::<Tenths>()
-                .map_err(|error| fail(format!("sog_sum {error}")))?,
+            sog_sum: sum.parse::<Tenths>().map_err(|error| format!("its sog_sum {error}"))?,
             sog_missing: number(self.sog_missing, "sog_missing")?,
             window_seconds: self.window_seconds,
             applied: match self.applied.as_deref() {
-                None | Some("") => Default::default(),
-                Some(json) => serde_json::from_str(json).map_err(|error| fail(format!("applied: {error}")))?,
+                None | Some("") => BTreeSet::new(),
+                Some(json) => {
+                    serde_json::from_str(json).map_err(|error| format!("its applied is no array: {error}"))?
+                }
             },
         })
     }

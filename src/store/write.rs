@@ -368,6 +368,8 @@ pub struct WriteOptions {
     pub conflicts: Option<PathBuf>,
     /// Length of the live pipeline's windows.
     pub live_window_seconds: i64,
+    /// Write nothing, not even a table to be made.
+    pub dry_run: bool,
 }
 
 /// A run that has been read and wants to write.
@@ -402,6 +404,9 @@ pub struct WriteReport {
     pub rows: WriteCounts,
     /// Why the first row was left alone.
     pub first_conflict: Option<String>,
+    /// Every reason for which rows were left alone.
+    #[serde(skip)]
+    pub conflict_kinds: Vec<Conflict>,
 }
 
 impl std::fmt::Display for WriteReport {
@@ -419,7 +424,8 @@ impl std::fmt::Display for WriteReport {
 
 /// A table that a run writes to: open, known to be one, and its ledger read.
 pub struct TableSink {
-    store: Store,
+    /// `None` where a dry run would make it.
+    store: Option<Store>,
     ledger: Ledger,
     spool: RowSpool,
     options: WriteOptions,
@@ -432,8 +438,14 @@ impl TableSink {
     ///
     /// See [`Store::open`] and [`Store::ledger`].
     pub fn open(name: &TableName, create: bool, aws: &AwsOptions, options: WriteOptions) -> Result<Self, StoreError> {
-        let store = Store::open(name, create, aws)?;
-        let ledger = store.ledger()?;
+        let (store, ledger) = match Store::open(name, create && !options.dry_run, aws) {
+            Err(StoreError::Missing { table, .. }) if create => (None, Ledger { table, records: Vec::new() }),
+            store => {
+                let store = store?;
+                let ledger = store.ledger()?;
+                (Some(store), ledger)
+            }
+        };
         Ok(Self { store, ledger, spool: RowSpool::new()?, options })
     }
 
@@ -464,10 +476,15 @@ impl TableSink {
     ///
     /// Why it may not.
     pub fn check(&self, run: &ReadRun) -> Result<(), StoreError> {
-        if self.options.again && self.options.mode != WriteMode::Undo {
+        let mode = self.options.mode;
+        self.ledger.check_id(&run.token, mode, &run.inputs, &run.options)?;
+        if self.options.again && mode != WriteMode::Undo {
             return Ok(());
         }
-        self.ledger.check(&run.token, self.options.mode, &run.inputs)?;
+        self.ledger.check(&run.token, mode, &run.inputs)?;
+        if mode == WriteMode::Undo {
+            return Ok(());
+        }
         for (name, late_run) in &run.late_files {
             if let Some(late_run) = late_run {
                 self.ledger.check_late_file(name, late_run)?;
@@ -483,9 +500,15 @@ impl TableSink {
     /// Where a row cannot be written. What was written until then stays, and the same command goes on from there.
     pub fn finish(mut self, run: &ReadRun, progress: &mut dyn FnMut(u64)) -> Result<WriteReport, StoreError> {
         let mode = self.options.mode;
+        let Some(mut store) = self.store.take() else {
+            return Err(StoreError::Missing { table: self.ledger.table, remedy: "leave --dry-run out".to_owned() });
+        };
+        // Reading may have taken hours, in which another run may have come and gone.
+        self.ledger = store.ledger()?;
+        self.check(run)?;
         let is_new = self.ledger.record_of(&run.token).is_none();
         let (mut record, resumed) = self.record(run);
-        self.store.put_record(&mut record, is_new)?;
+        store.put_record(&mut record, is_new)?;
         let writing = Writing {
             mode,
             token: run.token.clone(),
@@ -495,15 +518,19 @@ impl TableSink {
         let mut conflicts = self.options.conflicts.as_deref().map(AtomicFile::create).transpose()?;
         let mut counts = WriteCounts::default();
         let mut first_conflict = None;
+        let mut conflict_kinds = Vec::new();
         let mut failure = None;
         let mut told = 0;
         let mut rows = self.spool.read()?;
-        self.store.write(&mut rows, &writing, &mut |row, written| {
+        store.write(&mut rows, &writing, &mut |row, written| {
             counts.add(written);
             told += 1;
             progress(told);
             if let Written::Conflict(conflict) = written {
                 first_conflict.get_or_insert_with(|| describe(row, conflict));
+                if !conflict_kinds.contains(&conflict) {
+                    conflict_kinds.push(conflict);
+                }
                 if let Some(file) = &mut conflicts
                     && let Err(error) = writeln!(file, "{}", conflict_line(row, conflict))
                 {
@@ -517,9 +544,11 @@ impl TableSink {
                 None => file.commit()?,
             }
         }
-        record.state = if mode == WriteMode::Undo { RunState::Undone } else { RunState::Complete };
+        // Where rows could not be taken back, the run is in the table still, and so are its inputs.
+        let undone = mode == WriteMode::Undo && counts.conflicts == 0;
+        record.state = if undone { RunState::Undone } else { RunState::Complete };
         record.conflicts = counts.conflicts;
-        self.store.put_record(&mut record, false)?;
+        store.put_record(&mut record, false)?;
         Ok(WriteReport {
             table: self.ledger.table,
             mode: mode.name(),
@@ -527,6 +556,7 @@ impl TableSink {
             resumed,
             rows: counts,
             first_conflict,
+            conflict_kinds,
         })
     }
 
@@ -546,8 +576,9 @@ impl TableSink {
         match self.ledger.record_of(&run.token) {
             // Undoing takes its own record back; a run that is done or broke off keeps its own.
             Some(known) => {
-                let resumed = known.state == RunState::Writing;
-                let mode = if self.options.mode == WriteMode::Undo { known.mode.clone() } else { fresh.mode.clone() };
+                let undo = self.options.mode == WriteMode::Undo;
+                let resumed = known.state == RunState::Writing && !undo;
+                let mode = if undo { known.mode.clone() } else { fresh.mode.clone() };
                 (RunRecord { started_ms: known.started_ms, mode, ..fresh }, resumed)
             }
             None => (fresh, false),
