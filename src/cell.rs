@@ -85,15 +85,16 @@ impl Cell {
         Self(bits)
     }
 
-    /// Its characters, and how many of them count.
-    fn characters(self) -> ([u8; 12], usize) {
+    /// Its characters.
+    #[must_use]
+    pub fn text(self) -> CellText {
         let code = self.0 >> 4;
-        let mut text = [0; 12];
-        for (place, character) in text.iter_mut().enumerate() {
+        let mut characters = [0; 12];
+        for (place, character) in characters.iter_mut().enumerate() {
             let shift = CODE_BITS - 5 * (place as u32 + 1);
             *character = ALPHABET[(code >> shift & 31) as usize];
         }
-        (text, usize::from(self.precision().0))
+        CellText { characters, length: usize::from(self.precision().0) }
     }
 }
 
@@ -116,11 +117,23 @@ fn spread(bits: u32) -> u64 {
     (spread | spread << 1) & 0x5555_5555_5555_5555
 }
 
+/// A cell as text, without an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct CellText {
+    characters: [u8; 12],
+    length: usize,
+}
+
+impl AsRef<[u8]> for CellText {
+    fn as_ref(&self) -> &[u8] {
+        &self.characters[..self.length]
+    }
+}
+
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (text, length) = self.characters();
         // The alphabet is ASCII, so this never fails.
-        f.pad(std::str::from_utf8(&text[..length]).unwrap_or_default())
+        f.pad(std::str::from_utf8(self.text().as_ref()).unwrap_or_default())
     }
 }
 

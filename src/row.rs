@@ -131,13 +131,31 @@ impl Average {
     }
 }
 
+impl Average {
+    /// The average in hundredths of a knot, half away from zero.
+    #[must_use]
+    pub fn hundredths(self) -> u128 {
+        self.scaled(100)
+    }
+
+    /// `scale` times the average, half away from zero.
+    fn scaled(self, scale: u128) -> u128 {
+        let (sum, divisor) = (self.sum.0, 10 * u128::from(self.divisor.get()));
+        let doubled = 2 * u128::from(sum) * scale + divisor;
+        // What a window holds fits 64 bits, and division is much cheaper there.
+        match (u64::try_from(doubled), u64::try_from(2 * divisor)) {
+            (Ok(doubled), Ok(divisor)) => u128::from(doubled / divisor),
+            _ => doubled / (2 * divisor),
+        }
+    }
+}
+
 impl fmt::Display for Average {
     /// Knots with as many decimals as the format's precision asks for (2 without one), half away from zero, by integers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let places = f.precision().unwrap_or(2);
         let scale = 10_u128.pow(u32::try_from(places).unwrap_or(u32::MAX).min(18));
-        let divisor = 10 * u128::from(self.divisor.get());
-        let rounded = (2 * u128::from(self.sum.0) * scale + divisor) / (2 * divisor);
+        let rounded = self.scaled(scale);
         write!(f, "{}.{:0places$}", rounded / scale, rounded % scale)
     }
 }

@@ -180,11 +180,14 @@ fn counts_once(mode: &str, trial: Trial) {
             ran
         }
         Trial::Killed => {
+            // A rate, so that few writes are in flight; it is no part of what a run is.
+            let slowly = [&arguments[..], &["--write-rate", "1000"]].concat();
             for round in 0..10 {
-                let last = 5 + round as u64 * 30;
+                // What is taken back already needs no write, but the others look at every row.
+                let last = if mode == "undo" { 10 } else { 5 + round as u64 * 28 };
                 let faults = Faults { halt_after: Some(last), latency: Duration::from_millis(2), ..Faults::default() };
                 let proxy = Proxy::start(&server, faults);
-                let mut command = scene.caller.command(proxy.port(), &arguments);
+                let mut command = scene.caller.command(proxy.port(), &slowly);
                 let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
                 let give_up = Instant::now() + Duration::from_secs(20);
                 while proxy.seen.writes() < last + 10 {
@@ -197,7 +200,7 @@ fn counts_once(mode: &str, trial: Trial) {
             }
             let ran = scene.run(server.port(), &arguments);
             finished(&ran);
-            assert!(ran.stderr.contains("going on where it broke off"), "{}", ran.stderr);
+            assert_eq!(ran.stderr.contains("going on where it broke off"), mode != "undo", "{}", ran.stderr);
             ran
         }
         Trial::Twice => {
@@ -347,9 +350,8 @@ fn reads_and_run_records_outlast_faults_too() {
         let proxy = Proxy::start(&server, faults);
         let ran = scene.run(proxy.port(), &["file", text(&log), "--to", TO, "--write", "add"]);
         assert_eq!(ran.status, 0, "{}", ran.stderr);
-        let verified = scene.run(proxy.port(), &["verify", "--all", "--in", TO]);
-        assert_eq!(verified.status, 0, "{}", verified.stderr);
-        assert!(verified.stdout.contains("count=100"), "{}", verified.stdout);
+        let verified = scene.run(proxy.port(), &["verify", "--all", "--in", TO, "--format", "csv"]);
+        assert_eq!((verified.status, rows(&verified.stdout).len()), (0, 50), "{}", verified.stderr);
     }
     assert_same(&server.sums(TABLE), &scene.sums(&log));
     assert_eq!(server.records(TABLE).len(), 1);
@@ -388,14 +390,12 @@ fn windows_of_another_length_are_left_alone() {
     server.live_add(TABLE, &first.0, START, 1, 10);
     let five = ["file", text(&log), "--to", TO, "--window", "5m"];
     for mode in ["add", "replace", "insert"] {
-        let ran = scene.run(server.port(), &[&five[..], &["--write", mode, "--run-id", mode]].concat());
-        assert_eq!(ran.status, i32::from(true), "{}", ran.stderr);
+        let ran = scene.run(server.port(), &[&five[..], &["--write", mode, "--run-id", mode, "--again"]].concat());
+        assert_eq!(ran.status, 1, "{}", ran.stderr);
         assert!(ran.stderr.contains("windows of another length"), "{}", ran.stderr);
         let found = server.items(TABLE).remove(&(first.0.clone(), START)).unwrap();
         assert_eq!(found["count"], AttributeValue::N("1".to_owned()), "{mode}");
         assert!(!found.contains_key("applied"));
-        let undone = scene.run(server.port(), &[&five[..], &["--write", "undo", "--run-id", mode]].concat());
-        assert!(!undone.stderr.contains("failed"), "{}", undone.stderr);
     }
     // And where the variable says that its windows are of five minutes, they fit.
     let mut command = scene.caller.command(server.port(), &[&five[..], &["--write", "add", "--again"]].concat()[..]);

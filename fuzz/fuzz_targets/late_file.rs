@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::io::{Seek, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ais_replay::reconcile::{Increments, read_keys};
 use libfuzzer_sys::fuzz_target;
@@ -17,12 +18,12 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let paths = [written(data)];
-    let Ok(increments) = Increments::read(&paths) else { return };
+    let Ok(increments) = Increments::read(&paths, &Arc::default()) else { return };
     let rows = increments.rows();
     assert!(rows.is_sorted_by_key(|row| row.key()));
     assert!(rows.len() as u64 <= increments.reports + increments.aggregated_rows);
     assert!(rows.iter().all(|row| row.sog_missing <= row.count));
-    assert_eq!(Increments::read(&paths).map(|again| again.rows()).ok().as_ref(), Some(&rows));
+    assert_eq!(Increments::read(&paths, &Arc::default()).map(|again| again.rows()).ok().as_ref(), Some(&rows));
     // Whatever can be added can be selected.
     let keys = read_keys(&paths[0]).expect("keys of a file that can be added").keys;
     assert_eq!(keys.len(), rows.len());

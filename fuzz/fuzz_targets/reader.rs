@@ -9,6 +9,9 @@ use ais_replay::decode::scan::MAX_LINE_BYTES;
 use ais_replay::source::{Chunk, ReadOptions, Reader};
 use libfuzzer_sys::fuzz_target;
 
+/// At which sizes of the text digests of its beginning are made.
+const SIZES: [u64; 4] = [1, 7, 64, 1_000];
+
 fuzz_target!(|data: &[u8]| {
     let Some((&[chunk_bytes], input)) = data.split_first_chunk::<1>() else { return };
     let Some(at_once) = Text::read(input, 256 * 1024) else { return };
@@ -28,16 +31,16 @@ fn shortened(text: &[u8]) -> Vec<&[u8]> {
     lines.map(|line| &line[..line.len().min(MAX_LINE_BYTES + 1)]).collect()
 }
 
-/// What an input gave, with its digest if it did not break off.
+/// What an input gave, with its digests if it did not break off.
 struct Text {
     text: Vec<u8>,
-    digest: Option<String>,
+    digest: Option<(String, Vec<(u64, String)>)>,
 }
 
 impl Text {
     /// None where it cannot be opened, or is an event, which another target is for.
     fn read(input: &[u8], chunk_bytes: usize) -> Option<Self> {
-        let options = ReadOptions { chunk_bytes, digest: true };
+        let options = ReadOptions { chunk_bytes, digest: Some(SIZES.into()) };
         let mut reader = Reader::new("input".to_owned(), Box::new(Cursor::new(input.to_vec())), options).ok()?;
         if reader.gives_records() {
             return None;
@@ -52,7 +55,11 @@ impl Text {
                     last_ended = lines.ends_with(b"\n") || lines.ends_with(b"\r");
                     text.extend_from_slice(lines);
                 }
-                Ok(Chunk::End) => return Some(Self { text, digest: reader.outcome().digest }),
+                Ok(Chunk::End) => {
+                    let outcome = reader.outcome();
+                    let digest = outcome.digest.map(|digest| (digest, outcome.beginnings));
+                    return Some(Self { text, digest });
+                }
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => return Some(Self { text, digest: None }),
             }

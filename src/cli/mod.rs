@@ -103,19 +103,23 @@ fn fail(error: &anyhow::Error, console: Console) -> Status {
     if let Some(ReconcileError::Repeated { .. }) = error.downcast_ref() {
         console.hint("nothing was added; --again adds it once more");
     }
-    match error.downcast_ref() {
-        Some(StoreError::Refused(
-            Refusal::Unknown { .. } | Refusal::OtherRun { .. } | Refusal::NotUndoable { .. },
-        )) => {}
-        Some(StoreError::Refused(Refusal::Grown { bytes, .. })) => console.hint(format_args!(
+    if let Some(StoreError::Refused(refusal)) = error.downcast_ref() {
+        hint_at_way_out(refusal, console);
+    }
+    if error.is::<Usage>() { Status::Usage } else { Status::Failed }
+}
+
+/// Says what helps against a refusal, where its own sentence does not.
+fn hint_at_way_out(refusal: &Refusal, console: Console) {
+    match refusal {
+        Refusal::Unknown { .. } | Refusal::OtherRun { .. } | Refusal::NotUndoable { .. } => {}
+        Refusal::Grown { bytes, .. } => console.hint(format_args!(
             "nothing was written; add just what is new: tail -c +{} FILE | ais-replay file - --write add --run-id ID; --again \
              counts the beginning twice",
             bytes + 1
         )),
-        Some(StoreError::Refused(_)) => console.hint("nothing was written; --again writes it all the same"),
-        _ => {}
+        _ => console.hint("nothing was written; --again writes it all the same"),
     }
-    if error.is::<Usage>() { Status::Usage } else { Status::Failed }
 }
 
 fn remove_temporary_files_when_interrupted(console: Console) {

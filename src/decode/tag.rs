@@ -69,7 +69,7 @@ fn for_each_comma(text: &[u8], mut found: impl FnMut(usize)) {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let (words, rest) = text.as_chunks::<8>();
     for (number, bytes) in words.iter().enumerate() {
-        let differs = u64::from_le_bytes(*bytes) ^ ONES * b',' as u64;
+        let differs = u64::from_le_bytes(*bytes) ^ (ONES * u64::from(b','));
         // The high bit of each byte that is zero; a borrow can only mark bytes behind such a one, which are asked again.
         let mut zeros = differs.wrapping_sub(ONES) & !differs & ONES << 7;
         while zeros != 0 {

@@ -4,7 +4,7 @@
 //! they give up after a few tries, and under throttling a run needs more patience than that.
 //! API: <https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateItem.html>.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
@@ -39,11 +39,14 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The same before anything has succeeded: a wrong endpoint should not be waited for.
 const FIRST_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How often a row may change between two looks at it.
+const RESTLESS_TRIES: u32 = 1_000;
+
 /// How long a new table may take to become active.
 const CREATION_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Inputs of one record item: an item holds 400 KB.
-const INPUTS_PER_ITEM: usize = 1_000;
+/// Bytes of inputs in one record item, which holds 400 KB.
+const BYTES_PER_PART: usize = 200_000;
 
 /// Segments of a parallel scan.
 const SCAN_SEGMENTS: i32 = 8;
@@ -54,6 +57,8 @@ pub struct DynamoStore {
     client: Client,
     table: String,
     region: String,
+    /// Where it is, for messages.
+    endpoint: String,
     write_rate: Option<u32>,
 }
 
@@ -103,7 +108,11 @@ impl DynamoStore {
             return Err(open_error("no AWS region is set: give --region, or set AWS_REGION".to_owned()));
         };
         let client = Client::new(&config);
-        let store = Self { runtime, client, table, region, write_rate: options.write_rate };
+        let own_endpoint = || std::env::var("AWS_ENDPOINT_URL_DYNAMODB").ok();
+        let other_endpoint = || config.endpoint_url().map(str::to_owned);
+        let endpoint = options.endpoint_url.clone().or_else(own_endpoint).or_else(other_endpoint);
+        let endpoint = endpoint.unwrap_or_else(|| format!("DynamoDB in region {region}"));
+        let store = Self { runtime, client, table, region, endpoint, write_rate: options.write_rate };
         store.runtime.block_on(store.check_schema(create))?;
         Ok(store)
     }
@@ -113,10 +122,9 @@ impl DynamoStore {
     }
 
     /// What a failed call means, in a sentence with its remedy.
-    fn explain<E, R>(&self, action: &str, error: &SdkError<E, R>) -> StoreError
+    fn explain<E>(&self, action: &str, error: &SdkError<E>) -> StoreError
     where
         E: std::error::Error + ProvideErrorMetadata + 'static,
-        R: std::fmt::Debug,
     {
         let table = self.shown();
         let service_says = || error.message().unwrap_or("no further message").to_owned();
@@ -145,16 +153,28 @@ impl DynamoStore {
                 ),
             },
             Some(code) => StoreError::Call { table, error: format!("{action} failed: {code}: {}", service_says()) },
-            None => {
-                let text = DisplayErrorContext(error).to_string();
-                if text.contains("credential") {
-                    return StoreError::Denied {
-                        table,
-                        error: "no AWS credentials were found: set AWS_PROFILE or give --profile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned(),
-                    };
-                }
-                StoreError::Call { table, error: format!("{action} failed: {}", first_sentence(&text)) }
-            }
+            None => match error {
+                _ if lacks_credentials(error) => StoreError::Denied {
+                    table,
+                    error: "no AWS credentials were found: set AWS_PROFILE or give --profile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned(),
+                },
+                SdkError::ServiceError(answer) => StoreError::Call {
+                    table,
+                    error: format!(
+                        "{action} failed: {} answered with status {} and no reason; check --endpoint-url and --region",
+                        self.endpoint,
+                        answer.raw().status()
+                    ),
+                },
+                _ => StoreError::Call {
+                    table,
+                    error: format!(
+                        "{action} failed: {} cannot be reached ({}); check the network, --endpoint-url and --region",
+                        self.endpoint,
+                        deepest(error)
+                    ),
+                },
+            },
         }
     }
 
@@ -240,23 +260,23 @@ impl DynamoStore {
     }
 
     /// Makes a call until it succeeds, fails for good, or has failed for too long.
-    async fn patiently<T, E, R, F>(&self, action: &str, mut call: impl FnMut() -> F) -> Result<T, StoreError>
+    async fn patiently<T, E, F>(&self, action: &str, mut call: impl FnMut() -> F) -> Result<T, StoreError>
     where
         E: std::error::Error + ProvideErrorMetadata + 'static,
-        R: std::fmt::Debug,
-        F: Future<Output = Result<T, SdkError<E, R>>>,
+        F: Future<Output = Result<T, SdkError<E>>>,
     {
-        let give_up = Instant::now() + FIRST_PATIENCE;
-        for attempt in 0.. {
+        let began = Instant::now();
+        let mut attempt = 0;
+        loop {
             match call().await {
                 Ok(answer) => return Ok(answer),
-                Err(error) if Trouble::of(&error) == Trouble::Final || Instant::now() > give_up => {
+                Err(error) if began.elapsed() > Trouble::of(&error).patience(false) => {
                     return Err(self.explain(action, &error));
                 }
                 Err(_) => sleep(backoff(attempt)).await,
             }
+            attempt += 1;
         }
-        Err(StoreError::Call { table: self.shown(), error: format!("{action} never succeeded") })
     }
 
     /// The run records.
@@ -267,13 +287,24 @@ impl DynamoStore {
     pub fn ledger(&self) -> Result<Ledger, StoreError> {
         let keys = RangeOfStarts { from: None, to: None };
         let items = self.runtime.block_on(self.query(RUN_KEY, &keys))?;
-        let mut records: Vec<RunRecord> = Vec::new();
+        // Inputs that had no room in the first item follow in others, by the first one's key and their number.
+        let mut further = BTreeMap::new();
+        let mut firsts = Vec::new();
         for item in items {
-            let part = self.record_of(&item)?;
-            // Inputs that had no room in the first item follow in others.
-            match records.iter_mut().find(|record| record.token == part.token) {
-                Some(record) if item.contains_key("part_of") => record.inputs.extend(part.inputs),
-                _ => records.push(part),
+            let record = self.record_of(&item)?;
+            match (number_of(&item, "part_of"), number_of(&item, "part")) {
+                (Some(first), Some(part)) => drop(further.insert((first, part), record.inputs)),
+                _ => firsts.push((record, number_of(&item, "parts").unwrap_or(1))),
+            }
+        }
+        let mut records = Vec::new();
+        for (mut record, parts) in firsts {
+            let numbers = 1..parts;
+            let found: Vec<_> = numbers.clone().filter_map(|part| further.remove(&(record.started_ms, part))).collect();
+            // A run that was broken off before its record was whole has written no row: the next one starts afresh.
+            if found.len() == numbers.count() {
+                record.inputs.extend(found.into_iter().flatten());
+                records.push(record);
             }
         }
         Ok(Ledger { table: self.shown(), records })
@@ -282,9 +313,7 @@ impl DynamoStore {
     fn record_of(&self, item: &Attributes) -> Result<RunRecord, StoreError> {
         let fail = |error: String| StoreError::Record { table: self.shown(), error };
         let text = |name: &str| item.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
-        let number = |name: &str| -> i64 {
-            item.get(name).and_then(|value| value.as_n().ok()).and_then(|number| number.parse().ok()).unwrap_or(0)
-        };
+        let number = |name: &str| number_of(item, name).unwrap_or(0);
         let inputs: Vec<InputIdentity> = match text("inputs").as_str() {
             "" => Vec::new(),
             json => serde_json::from_str(json).map_err(|error| fail(error.to_string()))?,
@@ -314,29 +343,50 @@ impl DynamoStore {
     /// Where it cannot be written.
     pub fn put_record(&self, record: &mut RunRecord, new: bool) -> Result<(), StoreError> {
         self.runtime.block_on(async {
-            let mut chunks = record.inputs.chunks(INPUTS_PER_ITEM);
-            let first = chunks.next().unwrap_or_default();
-            record.started_ms = self.put_record_item(record, first, record.started_ms, None, new).await?;
-            if new {
-                for chunk in chunks {
-                    let next = record.started_ms + 1;
-                    self.put_record_item(record, chunk, next, Some(record.started_ms), true).await?;
+            let parts = self.parts(&record.inputs)?;
+            let first = record.started_ms;
+            let whole = Part::First { of: parts.len() };
+            record.started_ms = self.put_record_item(record, &parts[0], first, whole, new).await?;
+            // They do not change while a run writes.
+            if record.state == RunState::Writing {
+                let mut last = record.started_ms;
+                for (number, part) in (1..).zip(&parts[1..]) {
+                    let further = Part::Further { first: record.started_ms, number };
+                    last = self.put_record_item(record, part, last + 1, further, true).await?;
                 }
             }
             Ok(())
         })
     }
 
+    /// Inputs as JSON arrays, each of which has room in an item. At least one.
+    fn parts(&self, inputs: &[InputIdentity]) -> Result<Vec<String>, StoreError> {
+        let fail = |error: serde_json::Error| StoreError::Record { table: self.shown(), error: error.to_string() };
+        let mut parts = vec!["[]".to_owned()];
+        for input in inputs {
+            let json = serde_json::to_string(input).map_err(fail)?;
+            match parts.last_mut() {
+                Some(part) if part.len() == 2 => *part = format!("[{json}]"),
+                Some(part) if part.len() + json.len() < BYTES_PER_PART => {
+                    part.pop();
+                    part.push(',');
+                    part.push_str(&json);
+                    part.push(']');
+                }
+                _ => parts.push(format!("[{json}]")),
+            }
+        }
+        Ok(parts)
+    }
+
     async fn put_record_item(
         &self,
         record: &RunRecord,
-        inputs: &[InputIdentity],
+        inputs: &str,
         mut key: i64,
-        part_of: Option<i64>,
+        part: Part,
         new: bool,
     ) -> Result<i64, StoreError> {
-        let inputs = serde_json::to_string(inputs)
-            .map_err(|error| StoreError::Record { table: self.shown(), error: error.to_string() })?;
         let state = match record.state {
             RunState::Writing => "writing",
             RunState::Complete => "complete",
@@ -352,31 +402,44 @@ impl DynamoStore {
                     .item("window_start", number(key))
                     .item("token", text(&record.token))
                     .item("mode", text(&record.mode))
-                    .item("inputs", text(&inputs))
+                    .item("inputs", text(inputs))
                     .item("options", text(&record.options))
                     .item("state", text(state))
                     .item("rows", number(record.rows))
                     .item("conflicts", number(record.conflicts))
                     .item("version", text(&record.version));
-                if let Some(first) = part_of {
-                    request = request.item("part_of", number(first));
-                }
+                request = match part {
+                    Part::First { of } => request.item("parts", number(of)),
+                    Part::Further { first, number: part } => {
+                        request.item("part_of", number(first)).item("part", number(part))
+                    }
+                };
                 if new {
                     // A put whose reply was lost finds itself there.
+                    let same_part = match part {
+                        Part::First { .. } => "attribute_not_exists(#part)",
+                        Part::Further { .. } => "#part = :part",
+                    };
                     request = request
-                        .condition_expression("attribute_not_exists(cell) OR #token = :token")
+                        .condition_expression(format!(
+                            "attribute_not_exists(cell) OR (#token = :token AND {same_part})"
+                        ))
                         .expression_attribute_names("#token", "token")
+                        .expression_attribute_names("#part", "part")
                         .expression_attribute_values(":token", text(&record.token));
+                    if let Part::Further { number: part, .. } = part {
+                        request = request.expression_attribute_values(":part", number(part));
+                    }
                 }
                 request.send()
             };
-            let give_up = Instant::now() + PATIENCE;
+            let began = Instant::now();
             let mut attempt = 0;
             let taken = loop {
                 match put().await {
                     Ok(_) => break false,
                     Err(error) if error.code() == Some("ConditionalCheckFailedException") => break true,
-                    Err(error) if Trouble::of(&error) == Trouble::Final || Instant::now() > give_up => {
+                    Err(error) if began.elapsed() > Trouble::of(&error).patience(true) => {
                         return Err(self.explain("dynamodb:PutItem", &error));
                     }
                     Err(_) => sleep(backoff(attempt)).await,
@@ -419,7 +482,8 @@ impl DynamoStore {
     }
 
     async fn write_row(&self, row: &Row, writing: &Writing, pace: &Pace) -> Result<Written, StoreError> {
-        for attempt in 0.. {
+        let mut attempt = 0;
+        loop {
             pace.wait().await;
             let tried = match writing.mode {
                 WriteMode::Undo => self.undo_row(row, writing).await,
@@ -431,21 +495,28 @@ impl DynamoStore {
                     return Ok(written);
                 }
                 // It changed between two looks at it.
-                Ok(None) => {}
+                Ok(None) if attempt < RESTLESS_TRIES => {}
+                Ok(None) => {
+                    return Err(StoreError::Item {
+                        table: self.shown(),
+                        cell: row.cell.to_string(),
+                        window_start: row.window_start,
+                        error: format!("it changed between two looks at it {RESTLESS_TRIES} times running"),
+                    });
+                }
                 Err(Failed::Final(error)) => return Err(error),
                 Err(Failed::Passing(trouble, error)) => {
                     if trouble == Trouble::Throttled {
                         pace.throttled();
                     }
-                    let patience = if pace.has_succeeded() { PATIENCE } else { FIRST_PATIENCE };
-                    if pace.idle() > patience {
+                    if pace.idle() > trouble.patience(pace.has_succeeded()) {
                         return Err(error);
                     }
                     sleep(backoff(attempt)).await;
                 }
             }
+            attempt += 1;
         }
-        Ok(Written::Already)
     }
 
     /// One conditional update. `None` where its condition failed and, by now, it need not.
@@ -523,6 +594,16 @@ impl DynamoStore {
                         (Some(_), _) => None,
                     })
                 }
+                // The keys and the expression are right by then, so it is what the item holds.
+                None if error.code() == Some("ValidationException") => Err(Failed::Final(StoreError::Item {
+                    table: self.shown(),
+                    cell: row.cell.to_string(),
+                    window_start: row.window_start,
+                    error: format!(
+                        "its count, sog_sum or another number is a string or something else ({})",
+                        error.message().unwrap_or("no further message")
+                    ),
+                })),
                 None => Err(self.failed("dynamodb:UpdateItem", &error)),
             },
         }
@@ -582,10 +663,9 @@ impl DynamoStore {
         }
     }
 
-    fn failed<E, R>(&self, action: &str, error: &SdkError<E, R>) -> Failed
+    fn failed<E>(&self, action: &str, error: &SdkError<E>) -> Failed
     where
         E: std::error::Error + ProvideErrorMetadata + 'static,
-        R: std::fmt::Debug,
     {
         let explained = self.explain(action, error);
         match Trouble::of(error) {
@@ -768,6 +848,15 @@ impl RangeOfStarts {
     }
 }
 
+/// Which part of a record an item is.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The one with everything but further inputs, and how many parts there are.
+    First { of: usize },
+    /// Further inputs: the key of the first, and a number from 1.
+    Further { first: i64, number: u32 },
+}
+
 /// A failed try to write a row.
 enum Failed {
     /// It will fail again.
@@ -788,10 +877,22 @@ enum Trouble {
 }
 
 impl Trouble {
-    fn of<E, R>(error: &SdkError<E, R>) -> Self
+    /// How long to put up with it while nothing succeeds.
+    fn patience(self, has_succeeded: bool) -> Duration {
+        match self {
+            Self::Final => Duration::ZERO,
+            Self::Transient if !has_succeeded => FIRST_PATIENCE,
+            Self::Throttled | Self::Transient => PATIENCE,
+        }
+    }
+
+    fn of<E>(error: &SdkError<E>) -> Self
     where
         E: ProvideErrorMetadata,
     {
+        if error.raw_response().is_some_and(|response| response.status().is_server_error()) {
+            return Self::Transient;
+        }
         match error.code() {
             Some(
                 "ProvisionedThroughputExceededException"
@@ -801,7 +902,7 @@ impl Trouble {
                 | "TransactionConflictException"
                 | "LimitExceededException",
             ) => return Self::Throttled,
-            Some("InternalServerError" | "InternalFailure" | "ServiceUnavailable" | "ServiceUnavailableException") => {
+            Some("InternalServerError" | "InternalFailure" | "ServiceUnavailable" | "RequestTimeout") => {
                 return Self::Transient;
             }
             Some(_) => return Self::Final,
@@ -809,7 +910,9 @@ impl Trouble {
         }
         match error {
             SdkError::TimeoutError(_) | SdkError::ResponseError(_) => Self::Transient,
-            SdkError::DispatchFailure(failure) if failure.is_io() || failure.is_timeout() => Self::Transient,
+            // A connection that was closed instead of an answer is neither an I/O error nor a timeout to the SDK. What is not
+            // a matter of the connection at all is that the request could not be signed.
+            SdkError::DispatchFailure(failure) if !failure.is_user() && !lacks_credentials(error) => Self::Transient,
             // A page of some proxy instead of an answer.
             SdkError::ServiceError(_) => Self::Transient,
             _ => Self::Final,
@@ -817,9 +920,15 @@ impl Trouble {
     }
 }
 
+/// Whether a call was not even sent, for want of credentials.
+fn lacks_credentials<E>(error: &SdkError<E>) -> bool {
+    let SdkError::DispatchFailure(failure) = error else { return false };
+    failure.as_connector_error().is_some_and(|error| DisplayErrorContext(error).to_string().contains("credential"))
+}
+
 /// The item behind a failed condition: `Some(None)` where there was none.
 #[allow(clippy::option_option, reason = "no failure, and a failure without an item, are two things")]
-fn conditional_failure<R>(error: &SdkError<UpdateItemError, R>) -> Option<Option<Attributes>> {
+fn conditional_failure(error: &SdkError<UpdateItemError>) -> Option<Option<Attributes>> {
     match error.as_service_error() {
         Some(UpdateItemError::ConditionalCheckFailedException(failure)) => Some(failure.item().cloned()),
         _ => None,
@@ -835,6 +944,10 @@ fn backoff(attempt: u32) -> Duration {
         .map_or(0, |now| u64::from(now.subsec_nanos() / 64))
         % (most / 2 + 1);
     Duration::from_millis(most / 2 + spread)
+}
+
+fn number_of(item: &Attributes, name: &str) -> Option<i64> {
+    item.get(name)?.as_n().ok()?.parse().ok()
 }
 
 fn text(value: &str) -> AttributeValue {
@@ -860,6 +973,11 @@ fn kind_of(value: &AttributeValue) -> &'static str {
     }
 }
 
-fn first_sentence(text: &str) -> &str {
-    text.split(" (").next().unwrap_or(text)
+/// What an error goes back to.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
 }

@@ -318,3 +318,177 @@ fn file_name(name: &str) -> &str {
 pub fn started(record: &RunRecord) -> String {
     Timestamp::from_nanos(record.started_ms.saturating_mul(1_000_000)).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An input of that text, with digests at every size that the ledger asks for.
+    fn input(ledger: &Ledger, name: &str, text: &str) -> ReadInput {
+        use sha2::{Digest, Sha256};
+        let digest = |text: &[u8]| crate::source::content::hexadecimal(&Sha256::digest(text));
+        let sizes = ledger.known_sizes().into_iter().filter(|size| *size <= text.len() as u64);
+        ReadInput {
+            identity: InputIdentity {
+                name: name.to_owned(),
+                sha256: digest(text.as_bytes()),
+                bytes: text.len() as u64,
+            },
+            beginnings: sizes.map(|size| (size, digest(&text.as_bytes()[..size as usize]))).collect(),
+        }
+    }
+
+    /// A table to which runs were written: token, mode, state, inputs as (name, text).
+    fn ledger(runs: &[(&str, WriteMode, RunState, &[(&str, &str)])]) -> Ledger {
+        let none = Ledger::default();
+        let record = |(place, run): (usize, &(&str, WriteMode, RunState, &[(&str, &str)]))| RunRecord {
+            started_ms: 1_700_000_000_000 + place as i64,
+            token: run.0.to_owned(),
+            mode: run.1.name().to_owned(),
+            inputs: run.3.iter().map(|(name, text)| input(&none, name, text).identity).collect(),
+            options: "window=60 since=0".to_owned(),
+            state: run.2,
+            rows: 1,
+            conflicts: 0,
+            version: "0".to_owned(),
+        };
+        Ledger { table: "sqlite:t".to_owned(), records: runs.iter().enumerate().map(record).collect() }
+    }
+
+    fn check(ledger: &Ledger, token: &str, mode: WriteMode, inputs: &[(&str, &str)]) -> Result<(), Refusal> {
+        let inputs: Vec<ReadInput> = inputs.iter().map(|(name, text)| input(ledger, name, text)).collect();
+        ledger.check(&Token::new(token).unwrap(), mode, &inputs)
+    }
+
+    const A: (&str, &str) = ("logs/a.nmea", "one\ntwo\n");
+    const B: (&str, &str) = ("b.nmea", "three\n");
+
+    #[test]
+    fn content_that_another_run_added_is_refused_with_both_names() {
+        for (mode, inputs) in [(WriteMode::Insert, &[A][..]), (WriteMode::Add, &[B, A])] {
+            let ledger = ledger(&[("first", mode, RunState::Complete, inputs)]);
+            for mode in [WriteMode::Insert, WriteMode::Add] {
+                let error = check(&ledger, "second", mode, &[("copy.nmea", A.1), ("c", "four\n")]).unwrap_err();
+                assert_eq!(
+                    error.to_string(),
+                    "copy.nmea is in sqlite:t already: run first of 2023-11-14T22:13:20Z added it as logs/a.nmea"
+                );
+                let error = check(&ledger, "second", mode, &[A]).unwrap_err().to_string();
+                assert!(error.ends_with("added it"), "{error}");
+                assert_eq!(check(&ledger, "second", mode, &[("c", "four\n")]), Ok(()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_grown_is_refused_with_where_it_was() {
+        let ledger = ledger(&[("first", WriteMode::Insert, RunState::Complete, &[B, A])]);
+        let error = check(&ledger, "second", WriteMode::Add, &[("a.nmea", "one\ntwo\nthree\n")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a.nmea has grown: its first 8 bytes are logs/a.nmea, which run first of 2023-11-14T22:13:20Z added to sqlite:t"
+        );
+        // One that merely is as long, or longer, is another file.
+        assert_eq!(check(&ledger, "second", WriteMode::Add, &[("a.nmea", "one\ntw0\nthree\n")]), Ok(()));
+    }
+
+    #[test]
+    fn two_inputs_of_the_same_bytes_are_refused_and_empty_ones_are_not() {
+        let ledger = ledger(&[("first", WriteMode::Add, RunState::Complete, &[("empty", "")])]);
+        for mode in [WriteMode::Insert, WriteMode::Add, WriteMode::Replace] {
+            let error = check(&ledger, "r", mode, &[A, B, ("copy.nmea", A.1)]).unwrap_err().to_string();
+            assert_eq!(error, "copy.nmea and logs/a.nmea hold the same bytes: they would count twice");
+            assert_eq!(check(&ledger, "r", mode, &[A, ("x", ""), ("y", "")]), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_run_that_broke_off_keeps_its_inputs_and_goes_on_itself() {
+        let ledger = ledger(&[("first", WriteMode::Insert, RunState::Writing, &[A])]);
+        assert!(matches!(check(&ledger, "second", WriteMode::Insert, &[A]), Err(Refusal::SameInput { .. })));
+        assert_eq!(check(&ledger, "first", WriteMode::Insert, &[A]), Ok(()));
+        // It may lie elsewhere by now.
+        assert_eq!(check(&ledger, "first", WriteMode::Insert, &[("moved.nmea", A.1)]), Ok(()));
+    }
+
+    #[test]
+    fn the_same_run_again_passes_but_not_under_another_name() {
+        let ledger = ledger(&[("first", WriteMode::Insert, RunState::Complete, &[A, B])]);
+        for mode in [WriteMode::Insert, WriteMode::Add, WriteMode::Replace] {
+            assert_eq!(check(&ledger, "first", mode, &[A, B]), Ok(()));
+            assert_eq!(check(&ledger, "first", mode, &[B, ("/elsewhere/a.nmea", A.1)]), Ok(()));
+        }
+        let error = check(&ledger, "first", WriteMode::Add, &[("z.nmea", A.1), B]).unwrap_err().to_string();
+        assert!(error.starts_with("z.nmea is in") && error.ends_with("as logs/a.nmea"), "{error}");
+    }
+
+    #[test]
+    fn a_run_that_was_undone_frees_its_inputs() {
+        let ledger = ledger(&[("first", WriteMode::Add, RunState::Undone, &[A])]);
+        for token in ["first", "second"] {
+            assert_eq!(check(&ledger, token, WriteMode::Add, &[("copy.nmea", A.1)]), Ok(()));
+            assert_eq!(check(&ledger, token, WriteMode::Add, &[("a.nmea", "one\ntwo\nthree\n")]), Ok(()));
+        }
+        assert!(ledger.known_sizes().is_empty());
+    }
+
+    #[test]
+    fn a_replace_stands_in_the_way_of_nobody_but_who_would_add_the_same() {
+        let replaced = ledger(&[("first", WriteMode::Replace, RunState::Complete, &[A])]);
+        assert_eq!(check(&replaced, "second", WriteMode::Insert, &[A]), Ok(()));
+        assert_eq!(check(&replaced, "second", WriteMode::Replace, &[A]), Ok(()));
+        for token in ["first", "second"] {
+            assert!(matches!(check(&replaced, token, WriteMode::Add, &[A]), Err(Refusal::SameInput { .. })));
+        }
+        // Nor does anything stand in the way of a replace.
+        let added = ledger(&[("first", WriteMode::Add, RunState::Complete, &[A])]);
+        assert_eq!(check(&added, "second", WriteMode::Replace, &[A]), Ok(()));
+    }
+
+    #[test]
+    fn only_what_was_put_in_is_taken_back() {
+        let ledger = ledger(&[
+            ("first", WriteMode::Insert, RunState::Complete, &[A]),
+            ("set", WriteMode::Replace, RunState::Complete, &[B]),
+            ("gone", WriteMode::Add, RunState::Undone, &[B]),
+        ]);
+        let undo = |token| check(&ledger, token, WriteMode::Undo, &[A]);
+        assert_eq!((undo("first"), undo("gone")), (Ok(()), Ok(())));
+        assert!(undo("unknown").unwrap_err().to_string().contains("no run unknown has added anything to sqlite:t"));
+        assert!(undo("set").unwrap_err().to_string().contains("what they held before is kept nowhere"));
+    }
+
+    #[test]
+    fn one_id_is_one_run() {
+        let ledger = ledger(&[("night", WriteMode::Insert, RunState::Writing, &[A, B])]);
+        let check = |mode, inputs: &[(&str, &str)], options| {
+            let inputs: Vec<ReadInput> = inputs.iter().map(|(name, text)| input(&ledger, name, text)).collect();
+            ledger.check_id(&Token::new("night").unwrap(), mode, &inputs, options).map_err(|error| error.to_string())
+        };
+        let options = "window=60 since=0";
+        for mode in [WriteMode::Insert, WriteMode::Add, WriteMode::Replace, WriteMode::Undo] {
+            assert_eq!(check(mode, &[B, A], options), Ok(()));
+            let error = check(mode, &[A], options).unwrap_err();
+            assert!(
+                error.contains("is of other content (logs/a.nmea, b.nmea)") && error.contains("--run-id"),
+                "{error}"
+            );
+            let error = check(mode, &[A, B], "window=30 since=0").unwrap_err();
+            assert!(error.contains("is of other options (window=60 since=0)"), "{error}");
+        }
+        // A range may have been an age, which is another one by now; taking back needs the very same.
+        assert_eq!(check(WriteMode::Insert, &[A, B], "window=60 since=600 until=900"), Ok(()));
+        assert!(check(WriteMode::Undo, &[A, B], "window=60 since=600").is_err());
+    }
+
+    #[test]
+    fn late_files_of_runs_that_the_table_does_not_know_are_refused() {
+        let ledger = ledger(&[("first", WriteMode::Insert, RunState::Complete, &[A])]);
+        assert_eq!(ledger.check_late_file("late.ndjson", "first"), Ok(()));
+        let error = ledger.check_late_file("late.ndjson", "other").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "late.ndjson is of run other, which sqlite:t does not know: its late reports belong to another table"
+        );
+    }
+}

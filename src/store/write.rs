@@ -82,10 +82,16 @@ pub enum StoreError {
     Spool(io::Error),
     /// The run must not write.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(Box<Refusal>),
     /// The list of conflicts cannot be written.
     #[error(transparent)]
     Conflicts(#[from] SinkError),
+}
+
+impl From<Refusal> for StoreError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
 }
 
 /// A table as the command line names it.
