@@ -195,8 +195,9 @@ impl Summary<'_> {
         if self.dry_run {
             return Some(format!("{missed} and would go to {file}"));
         }
-        let into = self.targets.iter().find(|target| target.starts_with("csv:"));
-        let into = into.map(|target| format!(" --into {target}")).unwrap_or_default();
+        let into = self.targets.iter().find(|target| *target != "stdout");
+        let flag = |target: &str| if target.starts_with("csv:") { "--into" } else { "--to" };
+        let into = into.map(|target| format!(" {} {target}", flag(target))).unwrap_or_default();
         Some(format!("{missed}: kept in {file}; add with: ais-replay reconcile {file}{into}"))
     }
 

@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&[chunk_bytes], input)) = data.split_first_chunk::<1>() else { return };
     let Some(at_once) = Text::read(input, 256 * 1024) else { return };
     // A few bytes can unpack to megabytes, which would only be slow to read in small pieces.
-    if at_once.text.len() > 4 * MAX_LINE_BYTES {
+    if at_once.bytes > 4 * MAX_LINE_BYTES as u64 {
         return;
     }
     let in_pieces = Text::read(input, 1 + usize::from(chunk_bytes)).expect("it was opened before");
@@ -34,6 +34,8 @@ fn shortened(text: &[u8]) -> Vec<&[u8]> {
 /// What an input gave, with its digests if it did not break off.
 struct Text {
     text: Vec<u8>,
+    /// Bytes that were unpacked, those among them that an endless line lost.
+    bytes: u64,
     digest: Option<(String, Vec<(u64, String)>)>,
 }
 
@@ -55,14 +57,13 @@ impl Text {
                     last_ended = lines.ends_with(b"\n") || lines.ends_with(b"\r");
                     text.extend_from_slice(lines);
                 }
-                Ok(Chunk::End) => {
-                    let outcome = reader.outcome();
-                    let digest = outcome.digest.map(|digest| (digest, outcome.beginnings));
-                    return Some(Self { text, digest });
-                }
+                Ok(Chunk::End) => break,
                 Ok(other) => panic!("{other:?}"),
-                Err(_) => return Some(Self { text, digest: None }),
+                Err(_) => return Some(Self { text, bytes: reader.outcome().bytes, digest: None }),
             }
         }
+        let outcome = reader.outcome();
+        let digest = outcome.digest.map(|digest| (digest, outcome.beginnings));
+        Some(Self { text, bytes: outcome.bytes, digest })
     }
 }

@@ -1,8 +1,8 @@
 //! Bytes to lines, lines to sentences: checksums, fields and armour, but not yet what a message means.
 //!
 //! Scanning keeps no state from one line to the next, so any chunk of whole lines can be scanned anywhere. Nearly every
-//! line of a real feed is one VDM sentence with at most a TAG block before it; [`whole_line`] reads those in one pass.
-//! Anything else (text before or behind, glued sentences, blanks, other sentences) goes through [`parse_line`].
+//! line of a real feed is one VDM sentence with at most a TAG block before it; `whole_line` reads those in one pass.
+//! Anything else (text before or behind, glued sentences, blanks, other sentences) goes through `parse_line`.
 
 use crate::decode::armour;
 use crate::decode::tag::{self, Tag};

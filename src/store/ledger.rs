@@ -54,6 +54,18 @@ pub struct RunRecord {
     pub version: String,
 }
 
+impl RunRecord {
+    /// Whether anything of it may be in the table: not where it was taken back, nor where every row was left alone.
+    #[must_use]
+    pub fn is_in_the_table(&self) -> bool {
+        match self.state {
+            RunState::Writing => true,
+            RunState::Complete => self.conflicts < self.rows,
+            RunState::Undone => false,
+        }
+    }
+}
+
 /// Why a run may not write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -183,7 +195,7 @@ impl Ledger {
         // A replace sets whole windows to what they should be. Who then inserts what it read finds those occupied; who adds
         // it would count it twice.
         let in_the_way = move |record: &&RunRecord| {
-            record.state != RunState::Undone && (mode == WriteMode::Add || record.mode != WriteMode::Replace.name())
+            record.is_in_the_table() && (mode == WriteMode::Add || record.mode != WriteMode::Replace.name())
         };
         self.records.iter().filter(in_the_way)
     }
@@ -271,7 +283,7 @@ impl Ledger {
             known.sha256 == input.identity.sha256 && file_name(&known.name) != file_name(&input.identity.name)
         };
         let renamed = own.state == RunState::Complete && own.inputs.iter().any(|known| renamed(&known));
-        if own.state != RunState::Undone && (replaced || renamed) {
+        if own.is_in_the_table() && (replaced || renamed) {
             return self.check_against(input, own);
         }
         Ok(())
@@ -430,6 +442,17 @@ mod tests {
             assert_eq!(check(&ledger, token, WriteMode::Add, &[("a.nmea", "one\ntwo\nthree\n")]), Ok(()));
         }
         assert!(ledger.known_sizes().is_empty());
+    }
+
+    #[test]
+    fn a_run_whose_rows_were_all_left_alone_is_in_nobodys_way() {
+        let mut ledger = ledger(&[("first", WriteMode::Add, RunState::Complete, &[A])]);
+        (ledger.records[0].rows, ledger.records[0].conflicts) = (7, 6);
+        assert!(check(&ledger, "second", WriteMode::Add, &[A]).is_err());
+        ledger.records[0].conflicts = 7;
+        assert_eq!(check(&ledger, "second", WriteMode::Add, &[A]), Ok(()));
+        ledger.records[0].state = RunState::Writing;
+        assert!(check(&ledger, "second", WriteMode::Add, &[A]).is_err());
     }
 
     #[test]

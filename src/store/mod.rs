@@ -163,17 +163,19 @@ impl Conflict {
 pub fn decide(existing: Option<&Item>, row: &Row, writing: &Writing) -> (Option<Item>, Written) {
     let mark = writing.token.mark(writing.mode);
     let unchanged = |written| (None, written);
+    let holds_mark = existing.is_some_and(|item| item.applied.contains(&mark));
+    if writing.mode == WriteMode::Undo && !holds_mark {
+        return unchanged(Written::Already);
+    }
     if let Some(item) = existing
         && item.window_seconds.unwrap_or(writing.live_window_seconds) != writing.window_seconds
     {
         return unchanged(Written::Conflict(Conflict::OtherWindow));
     }
-    let holds_mark = existing.is_some_and(|item| item.applied.contains(&mark));
-    if writing.mode == WriteMode::Undo {
-        return match existing {
-            Some(item) if holds_mark => undo(item, row, &mark),
-            _ => unchanged(Written::Already),
-        };
+    if writing.mode == WriteMode::Undo
+        && let Some(item) = existing
+    {
+        return undo(item, row, &mark);
     }
     if holds_mark {
         return unchanged(Written::Already);
@@ -315,6 +317,9 @@ mod tests {
         for mode in MODES {
             assert_eq!(after(Some(&longer), mode), (None, Written::Conflict(Conflict::OtherWindow)));
         }
+        // There is nothing to take back from a row that is not this run's.
+        let others = item((13, 1150, 1), Some(120), &["other"]);
+        assert_eq!(after(Some(&others), WriteMode::Undo), (None, Written::Already));
         // A row that does not say is of the live pipeline's length, whatever that is.
         let live = item((10, 900, 0), None, &[]);
         for (live_window_seconds, fits) in [(60, true), (300, false)] {

@@ -553,7 +553,9 @@ impl TableSink {
         // Where rows could not be taken back, the run is in the table still, and so are its inputs.
         let undone = mode == WriteMode::Undo && counts.conflicts == 0;
         record.state = if undone { RunState::Undone } else { RunState::Complete };
-        record.conflicts = counts.conflicts;
+        if mode != WriteMode::Undo {
+            record.conflicts = counts.conflicts;
+        }
         store.put_record(&mut record, false)?;
         Ok(WriteReport {
             table: self.ledger.table,
@@ -584,8 +586,9 @@ impl TableSink {
             Some(known) => {
                 let undo = self.options.mode == WriteMode::Undo;
                 let resumed = known.state == RunState::Writing && !undo;
-                let mode = if undo { known.mode.clone() } else { fresh.mode.clone() };
-                (RunRecord { started_ms: known.started_ms, mode, ..fresh }, resumed)
+                let (mode, conflicts) =
+                    if undo { (known.mode.clone(), known.conflicts) } else { (fresh.mode.clone(), 0) };
+                (RunRecord { started_ms: known.started_ms, mode, conflicts, ..fresh }, resumed)
             }
             None => (fresh, false),
         }
