@@ -612,7 +612,7 @@ fn an_insert_leaves_a_live_row_alone_and_lists_it_for_replace() {
         let ran = scene.replay(&insert);
         assert_eq!((ran.status, table_line(&ran)), (1, line(new, 0, already, 1)), "{}", ran.stderr);
         assert!(
-            ran.stderr.contains(&format!("1 rows were left alone; first cell {CELL}, window {T}: it holds counts"))
+            ran.stderr.contains(&format!("1 row left alone; first cell {CELL}, window {T}: it holds counts"))
         );
         assert!(ran.stderr.contains(&format!("--only {conflicts} --write replace")), "{}", ran.stderr);
         scene.assert_counts(&[(T, 1, "10.0"), A_ROWS[1]]);

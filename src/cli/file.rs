@@ -319,6 +319,16 @@ fn refuse_clashes(inputs: &[Input], args: &FileArgs) -> Result<(), Usage> {
 /// A table must know a run when it comes again: one that cannot be the same again has to be named. And half a window must
 /// not take the place of a whole one.
 fn refuse_unrepeatable(inputs: &[Input], args: &FileArgs) -> Result<(), Usage> {
+    let tables = args.output.to.iter().filter(|target| matches!(target, Target::Table(_))).count();
+    if tables > 1 && args.table.conflicts.is_some() {
+        return Err(Usage("--conflicts is one list of one table: write to the tables one by one".to_owned()));
+    }
+    if tables == 0 && (args.table.write.is_some() || args.table.conflicts.is_some() || args.table.create_table) {
+        return Err(Usage(
+            "--write, --conflicts and --create-table are for tables: give --to sqlite:PATH or dynamodb:TABLE"
+                .to_owned(),
+        ));
+    }
     if !args.output.to.iter().any(|target| matches!(target, Target::Table(_))) {
         return Ok(());
     }
@@ -372,6 +382,10 @@ pub(super) fn unusable(outcome: &Outcome, plan: &Plan) -> Vec<String> {
     let mut messages = Vec::new();
     for input in outcome.partitions.iter().filter(|input| input.read.bytes > 0 && input.tally.accepted == 0) {
         let tally = &input.tally;
+        if let Some(warning) = input.read.warning.as_ref().filter(|_| input.named && tally.lines == 0) {
+            messages.push(warning.clone());
+            continue;
+        }
         let no_time = tally.rejected(Reject::NoEventTime).number;
         if no_time > 0 {
             messages.push(format!(
@@ -389,8 +403,9 @@ pub(super) fn unusable(outcome: &Outcome, plan: &Plan) -> Vec<String> {
 /// What is odd about an input, though part of it could be used.
 fn oddities(input: &PartitionOutcome, plan: &Plan) -> Vec<String> {
     let tally = &input.tally;
-    let mut odd: Vec<String> = input.read.warning.clone().into_iter().collect();
-    if input.read.bytes > 0 && tally.readable() == 0 && !input.named {
+    let is_error = input.named && tally.lines == 0;
+    let mut odd: Vec<String> = input.read.warning.clone().filter(|_| !is_error).into_iter().collect();
+    if input.read.bytes > 0 && tally.readable() == 0 && !input.named && odd.is_empty() {
         odd.push(format!("{} holds no AIS sentence that can be read: it was passed over", input.name));
     }
     let no_time = tally.rejected(Reject::NoEventTime);

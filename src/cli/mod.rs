@@ -10,6 +10,7 @@ pub mod tables;
 pub mod verify;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
@@ -113,9 +114,10 @@ fn fail(error: &anyhow::Error, console: Console) -> Status {
 fn hint_at_way_out(refusal: &Refusal, console: Console) {
     match refusal {
         Refusal::Unknown { .. } | Refusal::OtherRun { .. } | Refusal::NotUndoable { .. } => {}
-        Refusal::Grown { bytes, .. } => console.hint(format_args!(
-            "nothing was written; add just what is new: tail -c +{} FILE | ais-replay file - --write add --run-id ID; --again \
-             counts the beginning twice",
+        // What came through a pipe has no beginning that could be left out by number.
+        Refusal::Grown { name, bytes, .. } if Path::new(name).is_file() => console.hint(format_args!(
+            "nothing was written; to add just what is new: tail -c +{} {name} | ais-replay file - --write add --run-id ID --to \
+             TABLE; --again counts the beginning twice",
             bytes + 1
         )),
         _ => console.hint("nothing was written; --again writes it all the same"),

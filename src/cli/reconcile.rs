@@ -19,9 +19,7 @@ use crate::summary::counted;
 ///
 /// Where a late file cannot be read or added, or the result not be written.
 pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
-    if args.table.again && args.into.is_none() && args.to.is_none() {
-        return Err(Usage("--again goes with --into or --to: without them nothing is added anywhere".to_owned()).into());
-    }
+    refuse_idle_flags(args)?;
     if let Some(table) = &args.to {
         return into_table(args, table, console);
     }
@@ -37,7 +35,8 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
             sink.write(&rows)?;
             sink.finish(None, &mut |_| {})?;
         }
-        console.note(format_args!("{what}: printed as increments; --into csv:PATH adds them to a result"));
+        console
+            .note(format_args!("{what}: printed as increments; --into csv:PATH or --to TABLE adds them to a result"));
         return Ok(Status::Complete);
     };
     let Added { merged, new } = increments.add_into(path, args.table.again, args.dry_run)?;
@@ -49,6 +48,26 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
         new
     ));
     Ok(Status::Complete)
+}
+
+/// A flag that would do nothing is a misunderstanding.
+fn refuse_idle_flags(args: &ReconcileArgs) -> Result<(), Usage> {
+    let table = &args.table;
+    let for_tables = [
+        ("--write", table.write.is_some()),
+        ("--conflicts", table.conflicts.is_some()),
+        ("--create-table", table.create_table),
+        ("--run-id", args.run_id.is_some() && std::env::var_os("AIS_REPLAY_RUN_ID").is_none()),
+    ];
+    if args.to.is_none()
+        && let Some((flag, _)) = for_tables.iter().find(|(_, given)| *given)
+    {
+        return Err(Usage(format!("{flag} is for tables: give --to TABLE with it")));
+    }
+    if table.again && args.into.is_none() && args.to.is_none() {
+        return Err(Usage("--again goes with --into or --to: without them nothing is added anywhere".to_owned()));
+    }
+    Ok(())
 }
 
 fn what(increments: &Increments, rows: usize) -> String {

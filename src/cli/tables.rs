@@ -13,6 +13,7 @@ use crate::source::content::hexadecimal;
 use crate::store::ledger::{self, ReadInput};
 use crate::store::write::{Store, StoreError, TableName, TableSink, WriteOptions, WriteReport};
 use crate::store::{Conflict, Token, WriteMode};
+use crate::summary::counted;
 use crate::time::Span;
 
 /// Length of the live pipeline's windows where its variable is not set.
@@ -100,9 +101,9 @@ pub fn tell_conflicts(reports: &[WriteReport], args: &TableArgs, console: Consol
         any = true;
         let first = report.first_conflict.as_deref().unwrap_or_default();
         console.error(format_args!(
-            "{}: {} rows were left alone; first {first}",
+            "{}: {} left alone; first {first}",
             report.table,
-            HumanCount(report.rows.conflicts)
+            counted(report.rows.conflicts, "row")
         ));
         let has = |kind| report.conflict_kinds.contains(&kind);
         if has(Conflict::OtherWindow) {
@@ -143,13 +144,13 @@ pub fn runs(args: &RunsArgs, console: Console) -> anyhow::Result<Status> {
             let state = serde_json::to_value(record.state)?;
             writeln!(
                 out,
-                "{}  {}  {}  {}  {} rows, {} left alone",
+                "{}  {}  {}  {}  {}, {} left alone",
                 ledger::started(record),
                 record.token,
                 record.mode,
                 state.as_str().unwrap_or_default(),
-                record.rows,
-                record.conflicts
+                counted(record.rows, "row"),
+                HumanCount(record.conflicts)
             )?;
             for input in &record.inputs {
                 writeln!(out, "    {}  {} bytes", input.name, input.bytes)?;

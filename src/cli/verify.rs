@@ -18,7 +18,7 @@ use crate::sink::late::LateReport;
 use crate::sink::rows::{Form, RowWriter};
 use crate::source::file;
 use crate::store::write::{Keys, TableName};
-use crate::summary::FromEnvironment;
+use crate::summary::{FromEnvironment, counted};
 use crate::verify::{self, Difference, Reference, TableRef};
 
 type Rows = BTreeMap<(i64, Cell), Row>;
@@ -36,7 +36,9 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     let aws = args.aws.options(None);
     let table = args.table.clone().unwrap_or(TableRef::Table(TableName::DynamoDb(None)));
     let keys = keys(args, &plan);
-    if !keys.prefixes.is_empty() && matches!(table, TableRef::Table(TableName::DynamoDb(_))) {
+    let is_dynamodb = |result: &TableRef| matches!(result, TableRef::Table(TableName::DynamoDb(_)));
+    let against = matches!(&args.against, Some(Reference::Table(other)) if is_dynamodb(other));
+    if !keys.prefixes.is_empty() && (against || is_dynamodb(&table)) {
         console.warning("a beginning of cells is no key: the whole table is read for it, and paid for");
     }
     let rows = select(table.read(&keys, &aws)?, &plan);
@@ -45,6 +47,9 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         let rows: Vec<Row> = rows.into_values().collect();
         for cell in keys.cells.iter().filter(|cell| !rows.iter().any(|row| row.cell == **cell)) {
             console.warning(format_args!("{table} holds no window of cell {cell}"));
+        }
+        if rows.is_empty() && keys.cells.is_empty() {
+            console.warning(format_args!("{table} holds no such window"));
         }
         print(&mut out, args, &keys, &rows).and_then(|()| out.flush()).map_err(SinkError::stdout)?;
         return Ok(Status::Complete);
@@ -60,15 +65,15 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         .and_then(|()| out.flush())
         .map_err(SinkError::stdout)?;
     if differences.is_empty() {
-        console.note(format_args!("no difference: {} rows agree", rows.len()));
+        console.note(format_args!("no difference: {} agree", counted(rows.len() as u64, "row")));
         return Ok(Status::Complete);
     }
     console.note(format_args!(
-        "{} differences: {} rows in {}, {} in {reference}",
-        differences.len(),
-        rows.len(),
+        "{}: {} in {}, {} in {reference}",
+        counted(differences.len() as u64, "difference"),
+        counted(rows.len() as u64, "row"),
         table,
-        others.len()
+        counted(others.len() as u64, "row")
     ));
     Ok(Status::Difference)
 }
@@ -143,7 +148,11 @@ fn replayed(paths: &[PathBuf], plan: &Plan, console: Console) -> anyhow::Result<
     }
     let late = outcome.pairs.late;
     if late > 0 {
-        console.warning(format_args!("{late} reports were late at --lateness {} and are not compared", plan.lateness));
+        console.warning(format_args!(
+            "{} late at --lateness {}, and not compared",
+            counted(late, "report"),
+            plan.lateness
+        ));
     }
     Ok(collect.rows)
 }

@@ -142,6 +142,20 @@ pub enum Refusal {
         /// When that began.
         when: String,
     },
+    /// The windows of a late file were set anew from the sentences that the late reports are among.
+    #[error(
+        "{name} may be in {table} already: run {token} of {when} set its windows anew from the input that these late reports come from"
+    )]
+    Recomputed {
+        /// The late file.
+        name: String,
+        /// The table.
+        table: String,
+        /// The run that replaced.
+        token: String,
+        /// When.
+        when: String,
+    },
     /// Nothing to take back.
     #[error(
         "no run {token} has added anything to {table}, so there is nothing to undo; `ais-replay runs` lists its runs"
@@ -307,16 +321,32 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether the table knows the run that a late file is of.
+    /// Whether the table knows the run that a late file is of, and its late reports are not in it by another way.
     ///
     /// # Errors
     ///
     /// Where it does not.
     pub fn check_late_file(&self, name: &str, run: &str) -> Result<(), Refusal> {
-        if self.records.iter().any(|record| record.token == run) {
-            return Ok(());
+        let Some(made) = self.records.iter().find(|record| record.token == run) else {
+            return Err(Refusal::ForeignLate {
+                name: name.to_owned(),
+                table: self.table.clone(),
+                token: run.to_owned(),
+            });
+        };
+        let shares_input = |record: &&RunRecord| {
+            let same = |input: &InputIdentity| made.inputs.iter().any(|known| known.sha256 == input.sha256);
+            record.mode == WriteMode::Replace.name() && record.inputs.iter().any(same)
+        };
+        match self.records.iter().find(shares_input) {
+            None => Ok(()),
+            Some(replaced) => Err(Refusal::Recomputed {
+                name: name.to_owned(),
+                table: self.table.clone(),
+                token: replaced.token.clone(),
+                when: started(replaced),
+            }),
         }
-        Err(Refusal::ForeignLate { name: name.to_owned(), table: self.table.clone(), token: run.to_owned() })
     }
 }
 
@@ -508,6 +538,15 @@ mod tests {
     fn late_files_of_runs_that_the_table_does_not_know_are_refused() {
         let ledger = ledger(&[("first", WriteMode::Insert, RunState::Complete, &[A])]);
         assert_eq!(ledger.check_late_file("late.ndjson", "first"), Ok(()));
+        let mut recomputed = ledger.clone();
+        let replace = RunRecord {
+            token: "anew".to_owned(),
+            mode: WriteMode::Replace.name().to_owned(),
+            ..ledger.records[0].clone()
+        };
+        recomputed.records.push(replace);
+        let error = recomputed.check_late_file("late.ndjson", "first").unwrap_err();
+        assert!(matches!(error, Refusal::Recomputed { .. }), "{error}");
         let error = ledger.check_late_file("late.ndjson", "other").unwrap_err().to_string();
         assert_eq!(
             error,
