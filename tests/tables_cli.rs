@@ -611,9 +611,7 @@ fn an_insert_leaves_a_live_row_alone_and_lists_it_for_replace() {
     for (new, already) in [(1, 0), (0, 1)] {
         let ran = scene.replay(&insert);
         assert_eq!((ran.status, table_line(&ran)), (1, line(new, 0, already, 1)), "{}", ran.stderr);
-        assert!(
-            ran.stderr.contains(&format!("1 row left alone; first cell {CELL}, window {T}: it holds counts"))
-        );
+        assert!(ran.stderr.contains(&format!("1 row left alone; first cell {CELL}, window {T}: it holds counts")));
         assert!(ran.stderr.contains(&format!("--only {conflicts} --write replace")), "{}", ran.stderr);
         scene.assert_counts(&[(T, 1, "10.0"), A_ROWS[1]]);
         let listed: Value = serde_json::from_str(fs::read_to_string(&conflicts).unwrap().trim()).unwrap();

@@ -83,7 +83,7 @@ fn report(cell: u32, ship: u32, salt: u32, time: i64) -> String {
     let mixed = cell * 131 + ship * 37 + salt * 17;
     let position = Position {
         mmsi: 219_000_000 + cell * 2 + ship,
-        lon: encode::degrees(10.4 + f64::from(cell) * 0.02),
+        lon: encode::degrees(10.4) + cell as i32 * 12_000,
         lat: encode::degrees(57.65),
         sog: if mixed.is_multiple_of(11) { 1023 } else { (mixed % 400) as u16 },
         second: (time % 60) as u8,
@@ -552,6 +552,20 @@ fn create_table_makes_one_billed_on_demand() {
         assert_eq!(server.billing(TABLE).as_deref(), Some("PAY_PER_REQUEST"));
         assert_same(&server.sums(TABLE), &scene.sums(&log));
     }
+}
+
+#[test]
+fn a_table_is_waited_for_until_it_is_active() {
+    let (scene, server) = (Scene::new(), Server::start());
+    let log = scene.log("a.nmea", 3, 4, 1);
+    // Made by this run, then found while somebody else makes it.
+    for calls in [4, 3] {
+        let proxy = Proxy::start(&server, Faults { creating: 2, ..Faults::default() });
+        let ran = scene.run(proxy.port(), &["file", text(&log), "--to", TO, "--create-table"]);
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        assert_eq!(proxy.seen.calls_of("DescribeTable"), calls);
+    }
+    assert_same(&server.sums(TABLE), &scene.sums(&log));
 }
 
 #[test]

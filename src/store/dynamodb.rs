@@ -37,7 +37,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The same before anything has succeeded: a wrong endpoint should not be waited for.
-const FIRST_PATIENCE: Duration = Duration::from_secs(20);
+const FIRST_PATIENCE: Duration = Duration::from_secs(12);
 
 /// How often a row may change between two looks at it.
 const RESTLESS_TRIES: u32 = 1_000;
@@ -195,13 +195,13 @@ impl DynamoStore {
                 Err(StoreError::Missing { .. }) if created => None,
                 Err(error) => return Err(error),
             };
-            let active = table.as_ref().and_then(|table| table.table_status.as_ref()) == Some(&TableStatus::Active);
+            let creating = table.as_ref().and_then(|table| table.table_status.as_ref()) == Some(&TableStatus::Creating);
             match table {
-                Some(table) if active || !created => return self.compare_schema(&table),
+                Some(table) if !creating => return self.compare_schema(&table),
                 _ if Instant::now() > give_up => {
                     return Err(StoreError::Call {
                         table: self.shown(),
-                        error: "it was made, but did not become active in five minutes".to_owned(),
+                        error: "it is still being made after five minutes".to_owned(),
                     });
                 }
                 _ => sleep(Duration::from_millis(500)).await,

@@ -176,6 +176,8 @@ pub struct Faults {
     pub refused: Option<(&'static str, &'static str)>,
     /// Answers writes without doing them, for benches.
     pub hollow: bool,
+    /// So many times a table that was found is still being made.
+    pub creating: u64,
     /// Reads and run records meet the same faults as writes.
     pub everything: bool,
 }
@@ -192,6 +194,8 @@ pub struct Seen {
     pub faults: Mutex<BTreeMap<&'static str, u64>>,
     /// When each hollow write was taken.
     pub taken: Mutex<Vec<Instant>>,
+    /// How often a table was found.
+    found: AtomicU64,
     /// When the next write fits the rate.
     next: Mutex<Option<Instant>>,
 }
@@ -356,6 +360,9 @@ async fn serve(mut client: TcpStream, upstream: u16, faults: &Faults, seen: &See
             Vec::new()
         };
         match fate {
+            Fate::Done if operation == "DescribeTable" => {
+                client.write_all(&still_creating(answer, faults, seen)).await?
+            }
             Fate::Done => client.write_all(&answer).await?,
             Fate::Hollow => client.write_all(&response(200, "{}")).await?,
             Fate::Answered(status, code) => {
@@ -373,6 +380,17 @@ async fn serve(mut client: TcpStream, upstream: u16, faults: &Faults, seen: &See
         }
     }
     Ok(())
+}
+
+/// A table that was found, as one that is still being made for the first few times.
+fn still_creating(answer: Vec<u8>, faults: &Faults, seen: &Seen) -> Vec<u8> {
+    let text = String::from_utf8_lossy(&answer);
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let is_found = body.contains(r#""TableStatus":"ACTIVE""#);
+    if is_found && seen.found.fetch_add(1, Ordering::SeqCst) < faults.creating {
+        return response(200, &body.replace("ACTIVE", "CREATING"));
+    }
+    answer
 }
 
 fn response(status: u16, body: &str) -> Vec<u8> {
