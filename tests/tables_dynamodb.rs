@@ -429,6 +429,33 @@ fn a_replaced_window_is_not_taken_back_from_and_an_undone_one_can_be_inserted_ag
 }
 
 #[test]
+fn a_live_sum_that_went_through_a_float_stops_no_run() {
+    let (scene, server) = (Scene::new(), Server::with_table(TABLE));
+    let log = scene.log("a.nmea", 3, 4, 1);
+    let (cell, start) = scene.sums(&log).into_keys().nth(5).unwrap();
+    let number = |text: &str| AttributeValue::N(text.to_owned());
+    let item: Attributes = [
+        ("cell", AttributeValue::S(cell.clone())),
+        ("window_start", number(&start.to_string())),
+        ("count", number("3")),
+        ("sog_sum", number("28.299999999999997")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    server.put(TABLE, item.clone());
+    let run = |mode: &str| scene.run(server.port(), &["file", text(&log), "--to", TO, "--write", mode]);
+    let inserted = run("insert");
+    assert_eq!(inserted.status, 1);
+    assert!(inserted.stderr.contains("11 new") && inserted.stderr.contains("1 in conflict"), "{}", inserted.stderr);
+    for (mode, told) in [("add", "1 merged into existing counts, 11 already"), ("undo", "12 taken back")] {
+        let ran = run(mode);
+        assert!(ran.status == 0 && ran.stderr.contains(told), "{}", ran.stderr);
+    }
+    let left = server.items(TABLE).remove(&(cell, start)).unwrap();
+    assert_eq!((&left["count"], &left["sog_sum"]), (&item["count"], &item["sog_sum"]));
+}
+
+#[test]
 fn late_reports_are_added_once_to_the_windows_that_they_missed() {
     let (scene, server) = (Scene::new(), Server::with_table(TABLE));
     let late = scene.path("late.ndjson");

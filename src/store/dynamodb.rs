@@ -674,9 +674,15 @@ impl DynamoStore {
         }
     }
 
-    /// The item of a row, or `None` for no item or an empty one.
+    /// The item of a row, or `None` for no item or an empty one. A sum that went through a float on its way into the table, such
+    /// as 28.299999999999997, is as good as its tenths here: what is added to it or taken from it, the table reckons itself.
     fn item(&self, row: &Row, attributes: Option<Attributes>) -> Result<Option<Item>, StoreError> {
-        let Some(attributes) = attributes.filter(|attributes| !attributes.is_empty()) else { return Ok(None) };
+        let Some(mut attributes) = attributes.filter(|attributes| !attributes.is_empty()) else { return Ok(None) };
+        if let Some(AttributeValue::N(sum)) = attributes.get_mut("sog_sum")
+            && let Some(point) = sum.find('.')
+        {
+            sum.truncate(point + 2);
+        }
         self.item_of(&row.cell.to_string(), row.window_start, &attributes).map(Some)
     }
 

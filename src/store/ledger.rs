@@ -381,9 +381,12 @@ mod tests {
     }
 
     /// A table to which runs were written: token, mode, state, inputs as (name, text).
-    fn ledger(runs: &[(&str, WriteMode, RunState, &[(&str, &str)])]) -> Ledger {
+    /// A run of a test: token, mode, state, and its inputs by name and digest.
+    type TestRun<'a> = (&'a str, WriteMode, RunState, &'a [(&'a str, &'a str)]);
+
+    fn ledger(runs: &[TestRun<'_>]) -> Ledger {
         let none = Ledger::default();
-        let record = |(place, run): (usize, &(&str, WriteMode, RunState, &[(&str, &str)]))| RunRecord {
+        let record = |(place, run): (usize, &TestRun<'_>)| RunRecord {
             started_ms: 1_700_000_000_000 + place as i64,
             token: run.0.to_owned(),
             mode: run.1.name().to_owned(),
