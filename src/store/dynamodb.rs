@@ -522,10 +522,11 @@ impl DynamoStore {
     /// One conditional update. `None` where its condition failed and, by now, it need not.
     async fn update_row(&self, row: &Row, writing: &Writing) -> Result<Option<Written>, Failed> {
         let mark = writing.token.mark(writing.mode);
+        // A row that holds nothing is of no length.
         let window = if writing.window_seconds == writing.live_window_seconds {
-            "(attribute_not_exists(#window) OR #window = :window)"
+            "(attribute_not_exists(#window) OR #window = :window OR #count = :zero)"
         } else {
-            "(attribute_not_exists(cell) OR #window = :window)"
+            "(attribute_not_exists(cell) OR #window = :window OR #count = :zero)"
         };
         let unmarked = "(attribute_not_exists(#applied) OR NOT contains(#applied, :mark))";
         let missing = row.sog_missing > 0;
@@ -567,6 +568,7 @@ impl DynamoStore {
             .expression_attribute_values(":count", number(row.count))
             .expression_attribute_values(":sum", number(row.sog_sum))
             .expression_attribute_values(":window", number(writing.window_seconds))
+            .expression_attribute_values(":zero", number(0))
             .expression_attribute_values(":mark", text(&mark))
             .expression_attribute_values(":marks", AttributeValue::Ss(vec![mark.clone()]))
             .return_values(ReturnValue::UpdatedOld)
@@ -576,9 +578,6 @@ impl DynamoStore {
         }
         if missing {
             request = request.expression_attribute_values(":missing", number(row.sog_missing));
-        }
-        if writing.mode == WriteMode::Insert {
-            request = request.expression_attribute_values(":zero", number(0));
         }
         match request.send().await {
             Ok(answer) => {
@@ -626,21 +625,27 @@ impl DynamoStore {
             Some(item) => self.item(row, Some(item)).map_err(Failed::Final)?,
             None => None,
         };
-        if let (None, written) = decide(existing.as_ref(), row, writing) {
-            return Ok(Some(written));
-        }
+        let left = match decide(existing.as_ref(), row, writing) {
+            (None, written) => return Ok(Some(written)),
+            (Some(left), _) => left,
+        };
         let marks: Vec<String> = existing.map(|item| item.applied.into_iter().collect()).unwrap_or_default();
         let mark = writing.token.mark(writing.mode);
         let missing = row.sog_missing > 0;
         let (add, also) = if missing { (", #missing :missing", " AND #missing >= :least_missing") } else { ("", "") };
+        // A row of which nothing is left loses its length, unless somebody adds to it in between.
+        let emptied = left.count == 0;
+        let (remove, at) = if emptied { (" REMOVE #window", "=") } else { ("", ">=") };
         let mut request = self
             .client
             .update_item()
             .table_name(&self.table)
             .key("cell", text(&row.cell.to_string()))
             .key("window_start", number(row.window_start))
-            .update_expression(format!("ADD #count :count, #sum :sum{add} DELETE #applied :marks"))
-            .condition_expression(format!("#applied = :known AND #count >= :least_count AND #sum >= :least_sum{also}"))
+            .update_expression(format!("ADD #count :count, #sum :sum{add} DELETE #applied :marks{remove}"))
+            .condition_expression(format!(
+                "#applied = :known AND #count {at} :least_count AND #sum >= :least_sum{also}"
+            ))
             .expression_attribute_names("#count", "count")
             .expression_attribute_names("#sum", "sog_sum")
             .expression_attribute_names("#applied", "applied")
@@ -650,6 +655,9 @@ impl DynamoStore {
             .expression_attribute_values(":least_sum", number(row.sog_sum))
             .expression_attribute_values(":marks", AttributeValue::Ss(vec![mark]))
             .expression_attribute_values(":known", AttributeValue::Ss(marks));
+        if emptied {
+            request = request.expression_attribute_names("#window", "window_seconds");
+        }
         if missing {
             request = request
                 .expression_attribute_names("#missing", "sog_missing")

@@ -8,6 +8,9 @@ use super::{Token, WriteMode};
 use crate::source::ReadOutcome;
 use crate::time::Timestamp;
 
+/// How many names of inputs a message gives.
+const MOST_NAMES: usize = 3;
+
 /// What identifies an input wherever it lies and whatever it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputIdentity {
@@ -237,8 +240,10 @@ impl Ledger {
         read.sort_unstable();
         known_read.sort_unstable();
         if read != known_read {
-            let names: Vec<&str> = known.inputs.iter().map(|input| input.name.as_str()).collect();
-            return other(format!("other content ({})", names.join(", ")));
+            let names: Vec<&str> = known.inputs.iter().map(|input| input.name.as_str()).take(MOST_NAMES).collect();
+            let more = known.inputs.len().saturating_sub(names.len());
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            return other(format!("other content ({}{more})", names.join(", ")));
         }
         // A range that was given as an age is another one the next time; windows of both are the same, whole ones.
         let compared = |options: &str| {

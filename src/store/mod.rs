@@ -167,7 +167,8 @@ pub fn decide(existing: Option<&Item>, row: &Row, writing: &Writing) -> (Option<
     if writing.mode == WriteMode::Undo && !holds_mark {
         return unchanged(Written::Already);
     }
-    if let Some(item) = existing
+    // A row that holds nothing is of no length.
+    if let Some(item) = existing.filter(|item| item.count > 0)
         && item.window_seconds.unwrap_or(writing.live_window_seconds) != writing.window_seconds
     {
         return unchanged(Written::Conflict(Conflict::OtherWindow));
@@ -210,7 +211,8 @@ fn undo(item: &Item, row: &Row, mark: &str) -> (Option<Item>, Written) {
     let (Some(count), Some(sog_sum), Some(sog_missing)) = less else {
         return (None, Written::Conflict(Conflict::TooSmall));
     };
-    let mut item = Item { count, sog_sum: Tenths(sog_sum), sog_missing, ..item.clone() };
+    let window_seconds = item.window_seconds.filter(|_| count > 0);
+    let mut item = Item { count, sog_sum: Tenths(sog_sum), sog_missing, window_seconds, ..item.clone() };
     item.applied.remove(mark);
     (Some(item), Written::Changed)
 }
@@ -360,7 +362,18 @@ mod tests {
             assert_eq!(after(Some(&item), WriteMode::Undo), (None, Written::Conflict(Conflict::TooSmall)));
         }
         let exactly = item(OURS, Some(60), &["r"]);
-        assert_eq!(after(Some(&exactly), WriteMode::Undo), (Some(item((0, 0, 0), Some(60), &[])), Written::Changed));
+        assert_eq!(after(Some(&exactly), WriteMode::Undo), (Some(item((0, 0, 0), None, &[])), Written::Changed));
+    }
+
+    #[test]
+    fn a_row_that_holds_nothing_takes_windows_of_any_length() {
+        for window_seconds in [None, Some(60), Some(120)] {
+            let emptied = item((0, 0, 0), window_seconds, &["other"]);
+            for mode in [WriteMode::Insert, WriteMode::Add, WriteMode::Replace] {
+                let (written, told) = after(Some(&emptied), mode);
+                assert_eq!((written.and_then(|item| item.window_seconds), told), (Some(60), Written::New));
+            }
+        }
     }
 
     #[test]
@@ -477,7 +490,10 @@ mod tests {
             let added = decide(before.as_ref(), &row, &writing("r", WriteMode::Add)).0;
             let (undone, written) = decide(added.as_ref(), &row, &writing("r", WriteMode::Undo));
             prop_assert_eq!(written, Written::Changed);
-            prop_assert_eq!(undone, Some(before.unwrap_or_else(|| item((0, 0, 0), Some(60), &[]))));
+            let mut before = before.unwrap_or_default();
+            // Of a row that holds nothing the length is nobody's.
+            before.window_seconds = before.window_seconds.filter(|_| before.count > 0);
+            prop_assert_eq!(undone, Some(before));
         }
     }
 }

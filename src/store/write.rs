@@ -524,7 +524,8 @@ impl TableSink {
         };
         let mut conflicts = self.options.conflicts.as_deref().map(AtomicFile::create).transpose()?;
         let mut counts = WriteCounts::default();
-        let mut first_conflict = None;
+        // The first in the order of rows: calls in flight end in any order.
+        let mut first_conflict: Option<((i64, Cell), Conflict)> = None;
         let mut conflict_kinds = Vec::new();
         let mut failure = None;
         let mut told = 0;
@@ -534,7 +535,9 @@ impl TableSink {
             told += 1;
             progress(told);
             if let Written::Conflict(conflict) = written {
-                first_conflict.get_or_insert_with(|| describe(row, conflict));
+                if first_conflict.is_none_or(|(key, _)| row.key() < key) {
+                    first_conflict = Some((row.key(), conflict));
+                }
                 if !conflict_kinds.contains(&conflict) {
                     conflict_kinds.push(conflict);
                 }
@@ -564,7 +567,7 @@ impl TableSink {
             run: run.token.to_string(),
             resumed,
             rows: counts,
-            first_conflict,
+            first_conflict: first_conflict.map(|((start, cell), conflict)| describe(cell, start, conflict)),
             conflict_kinds,
         })
     }
@@ -596,8 +599,8 @@ impl TableSink {
     }
 }
 
-fn describe(row: &Row, conflict: Conflict) -> String {
-    format!("cell {}, window {}: {}", row.cell, row.window_start, conflict.reason())
+fn describe(cell: Cell, window_start: i64, conflict: Conflict) -> String {
+    format!("cell {cell}, window {window_start}: {}", conflict.reason())
 }
 
 /// A conflict in the form that `--only` reads.
