@@ -2,21 +2,26 @@
 
 use hashbrown::HashSet;
 
+/// The most vessels that stand in place, without an allocation. Few cells see more in a minute.
+const VESSELS_IN_PLACE: usize = 7;
+
 /// The most vessels that stand in a plain list before a hash set takes over.
 const LISTED_VESSELS: usize = 32;
 
-/// Distinct MMSIs. Few cells see more than a handful of vessels in a minute, so a short list comes before a hash set.
+/// Distinct MMSIs: a few in place, then a list, then a hash set.
 #[derive(Clone, Debug)]
 pub enum Vessels {
+    /// Up to 7, in order of appearance: how many, and who.
+    InPlace(u8, [u32; VESSELS_IN_PLACE]),
     /// Up to 32, in order of appearance.
     Listed(Vec<u32>),
     /// More than that.
-    Hashed(HashSet<u32>),
+    Hashed(Box<HashSet<u32>>),
 }
 
 impl Default for Vessels {
     fn default() -> Self {
-        Self::Listed(Vec::new())
+        Self::InPlace(0, [0; VESSELS_IN_PLACE])
     }
 }
 
@@ -25,17 +30,26 @@ impl Vessels {
     #[inline]
     pub fn insert(&mut self, mmsi: u32) {
         match self {
+            Self::InPlace(number, known) => {
+                let used = usize::from(*number);
+                if known[..used].contains(&mmsi) {
+                    return;
+                }
+                if let Some(free) = known.get_mut(used) {
+                    *free = mmsi;
+                    *number += 1;
+                } else {
+                    self.grow(mmsi);
+                }
+            }
             Self::Listed(list) => {
-                // A ship that reports every few seconds is the one that came last.
-                if list.last() == Some(&mmsi) || list.contains(&mmsi) {
+                if list.contains(&mmsi) {
                     return;
                 }
                 if list.len() < LISTED_VESSELS {
                     list.push(mmsi);
                 } else {
-                    let mut set: HashSet<u32> = list.iter().copied().collect();
-                    set.insert(mmsi);
-                    *self = Self::Hashed(set);
+                    self.grow(mmsi);
                 }
             }
             Self::Hashed(set) => {
@@ -44,10 +58,21 @@ impl Vessels {
         }
     }
 
+    /// Adds one more than there is room for.
+    #[cold]
+    fn grow(&mut self, mmsi: u32) {
+        let all = self.iter().chain([mmsi]);
+        *self = match self {
+            Self::InPlace(..) => Self::Listed(all.collect()),
+            Self::Listed(_) | Self::Hashed(_) => Self::Hashed(Box::new(all.collect())),
+        };
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
+            Self::InPlace(number, _) => usize::from(*number),
             Self::Listed(list) => list.len(),
             Self::Hashed(set) => set.len(),
         }
@@ -62,10 +87,11 @@ impl Vessels {
     /// The MMSIs, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let (list, set) = match self {
-            Self::Listed(list) => (Some(list), None),
-            Self::Hashed(set) => (None, Some(set)),
+            Self::InPlace(number, known) => (&known[..usize::from(*number)], None),
+            Self::Listed(list) => (list.as_slice(), None),
+            Self::Hashed(set) => (&[][..], Some(set)),
         };
-        list.into_iter().flatten().chain(set.into_iter().flatten()).copied()
+        list.iter().chain(set.into_iter().flat_map(|set| set.iter())).copied()
     }
 }
 
