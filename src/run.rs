@@ -373,7 +373,7 @@ struct Counting<'a> {
 }
 
 impl Counting<'_> {
-    #[inline]
+    #[inline(always)]
     fn count(&mut self, accepted: &Accepted<'_>, record: Option<&Record>) {
         // The watermark before this report decides, whether or not the report is counted.
         let watermark = self.clock.watermark();

@@ -29,7 +29,7 @@ fn illegal(word: u64) -> u64 {
 }
 
 /// The 48 bits of eight legal characters, right-aligned.
-#[inline]
+#[inline(always)]
 fn unarmour(word: u64) -> u64 {
     // Characters from '`' on have bits 6 and 5 set and lie eight further up than their value.
     let upper = word & word << 1 & (ONES << 6);
@@ -59,6 +59,14 @@ pub fn is_legal(payload: &[u8]) -> bool {
     found == 0
 }
 
+/// The six bits of one legal character.
+#[inline]
+#[must_use]
+pub fn six_bits(character: u8) -> u8 {
+    let value = character.wrapping_sub(b'0');
+    if value > 40 { value.wrapping_sub(8) } else { value }
+}
+
 /// The first 144 bits of a message, as three words of 48.
 #[derive(Clone, Copy, Debug)]
 pub struct Bits([u64; 3]);
@@ -66,7 +74,7 @@ pub struct Bits([u64; 3]);
 impl Bits {
     /// The head of a legal payload. What lies beyond a shorter payload reads as zeros: the caller compares with the number
     /// of bits that were received before it believes any of them.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn of(payload: &[u8]) -> Self {
         if let Some(head) = payload.first_chunk::<HEAD_CHARACTERS>() {
@@ -77,7 +85,7 @@ impl Bits {
         Self::of_head(&head)
     }
 
-    #[inline]
+    #[inline(always)]
     fn of_head(head: &[u8; HEAD_CHARACTERS]) -> Self {
         let (words, _) = head.as_chunks::<8>();
         Self([unarmour(word(&words[0])), unarmour(word(&words[1])), unarmour(word(&words[2]))])
@@ -163,6 +171,7 @@ mod tests {
     fn every_character_in_every_place_gives_its_bits() {
         for place in 0..HEAD_CHARACTERS {
             for byte in (0..=255).filter(|byte| value(*byte).is_some()) {
+                assert_eq!(Some(u64::from(six_bits(byte))), value(byte));
                 let mut payload = [b'0'; HEAD_CHARACTERS];
                 payload[place] = byte;
                 let bits = Bits::of(&payload);

@@ -1,6 +1,6 @@
 //! A whole message's payload to the report in it: the field tables of ITU-R M.1371-5, annex 8, section 3.
 
-use crate::decode::armour::Bits;
+use crate::decode::armour::{self, Bits};
 use crate::report::{MessageType, Position, Report};
 
 /// SOG "not available" in the ten-bit fields.
@@ -51,16 +51,14 @@ pub enum Message {
 
 /// Decodes a legal payload of `6 × characters − fill` bits. `needs_second` says whether the UTC second is among the
 /// fields that are used, so that a message cut off before it is told.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn decode(payload: &[u8], fill: u8, needs_second: bool) -> Message {
     let received = (6 * payload.len()).saturating_sub(usize::from(fill));
-    if received < 6 {
-        return Message::Empty;
-    }
+    let (Some(first), 6..) = (payload.first(), received) else { return Message::Empty };
     let bits = Bits::of(payload);
-    // Each arm reads at places known to the compiler.
-    match bits.unsigned(0, 6) as u8 {
+    // Each arm reads at places known to the compiler, and the arms without a report read none of the bits.
+    match armour::six_bits(*first) {
         1 => report(&bits, MessageType::ScheduledClassA, &CLASS_A, received, needs_second),
         2 => report(&bits, MessageType::AssignedClassA, &CLASS_A, received, needs_second),
         3 => report(&bits, MessageType::InterrogatedClassA, &CLASS_A, received, needs_second),

@@ -233,7 +233,7 @@ struct WholeMessage<'a> {
 
 impl<F: FnMut(Accepted<'_>)> Step<'_, F> {
     /// The time that a sentence has of its own: TAG block, `$PGHP` before it, or beside it on the line.
-    #[inline]
+    #[inline(always)]
     fn own_time(&mut self, line: u64, context: &Context<'_>, tag: Option<&Tag<'_>>) -> Option<Timestamp> {
         let announced = self.decoder.take_pghp(context.checksum, line);
         if let Some(time) = tag.and_then(|tag| tag.time).or(announced) {
@@ -267,6 +267,7 @@ impl<F: FnMut(Accepted<'_>)> Step<'_, F> {
         }
     }
 
+    #[cold]
     fn part(&mut self, line: u64, context: &Context<'_>, tag: Option<&Tag<'_>>, vdm: &Vdm<'_>, waited: Option<&[u8]>) {
         if vdm.payload.len() > parts::MAX_PART_CHARACTERS {
             return self.decoder.tally.reject(Reject::Malformed, line);
@@ -295,7 +296,7 @@ impl<F: FnMut(Accepted<'_>)> Step<'_, F> {
     }
 
     /// Decides the fate of a whole message.
-    #[inline]
+    #[inline(always)]
     fn conclude(&mut self, whole: &WholeMessage<'_>) {
         let line = whole.line;
         let decoder = &mut *self.decoder;
@@ -352,7 +353,7 @@ impl<F: FnMut(Accepted<'_>)> Step<'_, F> {
 }
 
 impl<F: FnMut(Accepted<'_>)> Visitor for Step<'_, F> {
-    #[inline]
+    #[inline(always)]
     fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>) {
         self.decoder.tally.items += 1;
         let waited = self.decoder.waiting_tag.take();

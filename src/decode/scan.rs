@@ -81,7 +81,7 @@ pub fn scan(bytes: &[u8], line: &mut u64, step: u64, visitor: &mut impl Visitor)
 }
 
 /// Reads a line that is exactly one readable VDM or VDO sentence, with at most one TAG block before it.
-#[inline]
+#[inline(always)]
 fn whole_line(line: &[u8]) -> Option<(Context<'_>, Vdm<'_>)> {
     let (tag, sentence) = match tag::block_at_start(line) {
         Some((content, length)) => (Some(Tag::parse(content)), &line[length..]),
@@ -97,7 +97,7 @@ fn whole_line(line: &[u8]) -> Option<(Context<'_>, Vdm<'_>)> {
 }
 
 /// The fields of a sentence in its usual form: `AIVDM,1,1,,A,payload,0`. Anything unusual gives `None`, not an error.
-#[inline]
+#[inline(always)]
 fn plain_fields(body: &[u8]) -> Option<Vdm<'_>> {
     let [t1, t2, b'V', b'D', formatter, b',', total, b',', number, b',', rest @ .., b',', fill] = body else {
         return None;
