@@ -24,6 +24,9 @@
 //! The result is the sum of what the partitions give. The order of arguments, the size of chunks and the number of threads
 //! change no byte of it.
 //!
+//! Files take their rows as windows close. A table that others add to as well ([`store`]) takes them when every input is read
+//! and its run records say that the run may write: each row at most once per run, whatever is lost or repeated on the way.
+//!
 //! [`report`], [`cell`], [`window`], [`aggregate`] and [`row`] are plain values without I/O; the decoder and the engine build
 //! on those alone. Sources never see cells, sinks never see sentences; only the run loop sees both.
 
