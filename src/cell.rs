@@ -1,8 +1,8 @@
 //! Geohash cells as integers: made straight from the message's 1/10,000 minutes, ordered as their texts are.
 //!
 //! The `geohash` crate reads and prints cells elsewhere and is the check of this arithmetic in the tests. The two differ
-//! at one place, on purpose: latitude +90° (and longitude +180° where its rounding carries) belongs to the last cell
-//! here, and wraps to the opposite side there.
+//! at two edges, on purpose: latitude +90° and longitude +180° belong to the last cell here, and wrap to the opposite side
+//! there.
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,6 +3,8 @@
 //! Read by `nmea-parser`, which panics on some input that is not ASCII and accepts a missing checksum: the callers hand over
 //! only sentences whose checksum was found right.
 
+use std::borrow::Cow;
+
 use nmea_parser::{NmeaParser, ParsedMessage};
 
 use crate::decode::armour;
@@ -24,13 +26,22 @@ pub fn is_clock_sentence(body: &[u8]) -> bool {
 /// UTC of an RMC sentence with a valid fix, or of a ZDA sentence.
 #[must_use]
 pub fn sentence_time(body: &[u8]) -> Option<Timestamp> {
-    let body = std::str::from_utf8(body).ok()?;
-    let time = match parse(body, '$')? {
+    let body = without_local_zone(std::str::from_utf8(body).ok()?);
+    let time = match parse(&body, '$')? {
         ParsedMessage::Rmc(rmc) if rmc.status_active == Some(true) => rmc.timestamp,
         ParsedMessage::Zda(zda) => zda.timestamp_utc,
         _ => None,
     }?;
     time.timestamp_nanos_opt().and_then(Timestamp::plausible)
+}
+
+/// A ZDA sentence without the local zone behind its UTC: we do not use it, and `nmea-parser` multiplies whatever number
+/// stands there.
+fn without_local_zone(body: &str) -> Cow<'_, str> {
+    match body.match_indices(',').nth(4) {
+        Some((end, _)) if body.get(2..5) == Some("ZDA") => Cow::Owned(format!("{},,", &body[..end])),
+        _ => Cow::Borrowed(body),
+    }
 }
 
 /// Bits of a base station report up to the end of its UTC second (ITU-R M.1371-5, table 51).
@@ -65,6 +76,8 @@ mod tests {
         assert_eq!(printed(sentence_time(rmc)).as_deref(), Some("2009-08-01T19:49:13Z"));
         let zda = b"GPZDA,072914.00,31,05,2018,-03,00";
         assert_eq!(printed(sentence_time(zda)).as_deref(), Some("2018-05-31T07:29:14Z"));
+        let zone = b"GPZDA,061000,01,05,2027,600000,00";
+        assert_eq!(printed(sentence_time(zone)).as_deref(), Some("2027-05-01T06:10:00Z"), "whatever the zone says");
         for body in [
             &b"GPRMC,194913.00,V,,,,,,,010809,,,N"[..],
             b"GPRMC,,V,,,,,,,,,,N",
