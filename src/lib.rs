@@ -31,6 +31,7 @@
 //! on those alone. Sources never see cells, sinks never see sentences; only the run loop sees both.
 
 pub mod aggregate;
+pub mod aws;
 pub mod cell;
 pub mod cli;
 pub mod decode;

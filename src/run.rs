@@ -66,6 +66,8 @@ pub struct Progress {
     pub accepted: u64,
     /// Late pairs.
     pub late: u64,
+    /// Event time of the partition that is furthest behind, where that is known.
+    pub reached: Option<Timestamp>,
 }
 
 /// What an input came to.
@@ -152,8 +154,8 @@ pub enum RunError {
 }
 
 enum State {
-    /// Not read yet; what a look ahead found, if there was one.
-    Waiting(Option<Outlook>),
+    /// Not read yet; what a look ahead found, if there was one, and the reader where that has kept what it gave.
+    Waiting(Option<Outlook>, Option<Reader>),
     Open(Box<Open>),
     Done(Box<PartitionOutcome>),
 }
@@ -173,20 +175,22 @@ struct Open {
 /// Where an input breaks off or the output fails. What the inputs gave that far must not be taken for the whole.
 pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Outcome, RunError> {
     Run {
-        inputs,
+        inputs: inputs.to_vec(),
         plan,
         states: Vec::with_capacity(inputs.len()),
         engine: Engine::new(plan.window, plan.selection.clone()),
         records: HashSet::new(),
         totals: Totals::default(),
         finished: Progress::default(),
+        reached: None,
         output,
     }
     .go()
 }
 
 struct Run<'a> {
-    inputs: &'a [Input],
+    /// A stream's may grow in number while it is read.
+    inputs: Vec<Input>,
     plan: &'a Plan,
     states: Vec<State>,
     engine: Engine,
@@ -195,14 +199,17 @@ struct Run<'a> {
     totals: Totals,
     /// What the partitions that are done have added to the progress.
     finished: Progress,
+    /// Where the partition stood that was chosen last.
+    reached: Option<Timestamp>,
     output: &'a mut dyn Output,
 }
 
 impl Run<'_> {
     fn go(mut self) -> Result<Outcome, RunError> {
-        for input in self.inputs {
-            let outlook = self.look_ahead(input).map_err(|error| self.broken(error))?;
-            self.states.push(State::Waiting(outlook));
+        let opened: Result<Vec<State>, SourceError> = self.inputs.iter().map(|input| self.waiting(input)).collect();
+        self.states = opened.map_err(|error| self.broken(error))?;
+        for place in 0..self.states.len() {
+            self.look_ahead_in_stream(place)?;
         }
         while let Some(next) = self.furthest_behind() {
             self.advance(next)?;
@@ -212,13 +219,45 @@ impl Run<'_> {
         self.close(i64::MAX)?;
         let partitions = self.states.into_iter().filter_map(|state| match state {
             State::Done(outcome) => Some(*outcome),
-            State::Waiting(_) | State::Open(_) => None,
+            State::Waiting(..) | State::Open(_) => None,
         });
         Ok(Outcome { partitions: partitions.collect(), pairs: self.engine.pairs(), totals: self.totals })
     }
 
     fn broken(&self, error: SourceError) -> RunError {
         RunError::Source { error, windows_emitted: self.totals.windows }
+    }
+
+    /// An input at the start. A shard's reader begins at once: all of them read at the same time, and wait to be asked.
+    fn waiting(&self, input: &Input) -> Result<State, SourceError> {
+        Ok(if input.is_stream() {
+            State::Waiting(None, Some(input.open(self.plan.read.clone())?))
+        } else {
+            State::Waiting(self.look_ahead(input)?, None)
+        })
+    }
+
+    /// The same for a shard that waits, whose reader keeps the records that were looked at.
+    fn look_ahead_in_stream(&mut self, place: usize) -> Result<(), RunError> {
+        let windows_emitted = self.totals.windows;
+        let plan = self.plan;
+        let State::Waiting(outlook, Some(reader)) = &mut self.states[place] else { return Ok(()) };
+        if plan.lateness == Lateness::Unbounded {
+            return Ok(());
+        }
+        let mut decoder = Decoder::new(plan.decode.clone());
+        let mut times = [None, None];
+        let whole = reader.look_at_records(|record, data| {
+            decoder.record(data, record, |accepted| note_time(&mut times, accepted.time));
+            times[1].is_none()
+        });
+        let whole = whole.map_err(|error| RunError::Source { error, windows_emitted })?;
+        *outlook = match Outlook::new(plan.lateness, times[0], times[1]) {
+            Some(outlook) if times[1].is_some() || whole => Some(outlook),
+            None if whole => Some(NOTHING_COMES),
+            _ => None,
+        };
+        Ok(())
     }
 
     /// Finds the first two accepted reports of an input, where windows close before the end and the input can be read
@@ -236,36 +275,48 @@ impl Run<'_> {
         let mut times = [None, None];
         while times[1].is_none() {
             let Chunk::Lines(lines) = reader.next_chunk()? else { break };
-            decoder.lines(lines, |accepted| {
-                if let Some(free) = times.iter_mut().find(|time| time.is_none()) {
-                    *free = Some(accepted.time);
-                }
-            });
+            decoder.lines(lines, |accepted| note_time(&mut times, accepted.time));
         }
-        // An input without any report holds no window back.
-        let nothing = Outlook { first: Timestamp::from_nanos(i64::MAX), bound: i64::MAX };
-        Ok(Some(Outlook::new(self.plan.lateness, times[0], times[1]).unwrap_or(nothing)))
+        Ok(Some(Outlook::new(self.plan.lateness, times[0], times[1]).unwrap_or(NOTHING_COMES)))
+    }
+
+    /// Whether a partition may be read: all the shards that a shard came from have been read before it.
+    fn is_ready(&self, place: usize) -> bool {
+        let is_open = |parent: &str| {
+            let mut inputs = self.inputs.iter().zip(&self.states);
+            inputs.any(|(input, state)| input.shard() == Some(parent) && !matches!(state, State::Done(_)))
+        };
+        !self.inputs[place].parents().iter().any(|parent| is_open(parent))
     }
 
     /// The partition to read next: the one whose event time is least. One that nothing is known of comes before all.
-    fn furthest_behind(&self) -> Option<usize> {
+    fn furthest_behind(&mut self) -> Option<usize> {
         let unbounded = self.plan.lateness == Lateness::Unbounded;
-        let standing = |state: &State| match state {
-            // Nothing closes before the end: one after the other, with one open at a time.
-            State::Open(_) if unbounded => Some(i64::MIN),
-            State::Waiting(_) if unbounded => Some(0),
-            State::Waiting(outlook) => Some(outlook.map_or(i64::MIN, |outlook| outlook.first.nanos())),
-            State::Open(open) => Some(open.clock.event_time().map_or(i64::MIN, Timestamp::nanos)),
-            State::Done(_) => None,
+        let standing = |(place, state): (usize, &State)| {
+            let standing = match state {
+                State::Done(_) => None,
+                State::Waiting(..) if !self.is_ready(place) => None,
+                State::Open(open) if !unbounded || self.inputs[place].is_stream() => {
+                    Some(open.clock.event_time().map_or(i64::MIN, Timestamp::nanos))
+                }
+                // Nothing closes before the end: one after the other, with one open at a time.
+                State::Open(_) => Some(i64::MIN),
+                State::Waiting(..) if unbounded => Some(0),
+                State::Waiting(outlook, _) => Some(outlook.map_or(i64::MIN, |outlook| outlook.first.nanos())),
+            };
+            Some((standing?, place))
         };
-        let standings = self.states.iter().enumerate().filter_map(|(place, state)| Some((standing(state)?, place)));
-        standings.min().map(|(_, place)| place)
+        let (standing, place) = self.states.iter().enumerate().filter_map(standing).min()?;
+        if standing > i64::MIN {
+            self.reached = Some(Timestamp::from_nanos(standing));
+        }
+        Some(place)
     }
 
     /// No partition can add to a window that ends at or before this.
     fn bound(&self) -> i64 {
         let bounds = self.states.iter().map(|state| match state {
-            State::Waiting(outlook) => outlook.map_or(NO_WATERMARK, |outlook| outlook.bound),
+            State::Waiting(outlook, _) => outlook.map_or(NO_WATERMARK, |outlook| outlook.bound),
             State::Open(open) => open.clock.watermark(),
             State::Done(_) => i64::MAX,
         });
@@ -284,25 +335,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads one chunk of a partition.
+    /// Reads one chunk of a partition, or all records that are at hand.
     fn advance(&mut self, place: usize) -> Result<(), RunError> {
+        self.open(place)?;
         let input = &self.inputs[place];
-        if matches!(self.states[place], State::Waiting(_)) {
-            let mut reader = input.open(self.plan.read.clone()).map_err(|error| self.broken(error))?;
-            if self.plan.threads > 1 && !reader.gives_records() {
-                reader = reader.read_ahead();
-            }
-            self.states[place] = State::Open(Box::new(Open {
-                reader,
-                decoder: Decoder::new(self.plan.decode.clone()),
-                clock: PartitionClock::new(self.plan.lateness),
-                filtered: Filtered::default(),
-                first_time: None,
-            }));
-        }
         let windows_emitted = self.totals.windows;
         let State::Open(open) = &mut self.states[place] else { return Ok(()) };
         let Open { reader, decoder, clock, filtered, first_time } = &mut **open;
+        // Behind the last selected window, all that a shard can still give is late or outside.
+        let enough = self.plan.selection.until.filter(|_| input.is_stream());
+        let may_repeat = reader.may_repeat_records();
         let mut counting = Counting {
             place,
             input,
@@ -313,22 +355,34 @@ impl Run<'_> {
             filtered,
             first_time,
         };
-        let chunk = reader.next_chunk().map_err(|error| RunError::Source { error, windows_emitted })?;
-        match chunk {
-            Chunk::Lines(lines) => decoder.lines(lines, |accepted| counting.count(&accepted, None)),
-            Chunk::Record(record, data) => {
-                let key = (format!("{}:{}", record.shard, record.sequence), record.sub_sequence);
-                if self.records.insert(key) {
-                    decoder.record(data, record, |accepted| counting.count(&accepted, Some(record)));
-                } else {
-                    decoder.duplicate_record();
+        let at_end = loop {
+            match reader.next_chunk().map_err(|error| RunError::Source { error, windows_emitted })? {
+                Chunk::Lines(lines) => decoder.lines(lines, |accepted| counting.count(&accepted, None)),
+                Chunk::Record(record, data) => {
+                    let key = || (format!("{}:{}", record.shard, record.sequence), record.sub_sequence);
+                    if !may_repeat || self.records.insert(key()) {
+                        decoder.record(data, record, |accepted| counting.count(&accepted, Some(record)));
+                    } else {
+                        decoder.duplicate_record();
+                    }
                 }
+                Chunk::DuplicateRecord => decoder.duplicate_record(),
+                Chunk::BadRecord => decoder.bad_record(),
+                Chunk::End => break true,
             }
-            Chunk::BadRecord => decoder.bad_record(),
-            Chunk::End => {
-                self.end(place);
-                return Ok(());
+            if enough.is_some_and(|until| counting.clock.watermark() >= until) {
+                break true;
             }
+            if !reader.has_records_at_hand() {
+                break false;
+            }
+        };
+        if self.engine.reopened() > 0 {
+            let error = SourceError::Resharded { name: input.name() };
+            return Err(RunError::Source { error, windows_emitted });
+        }
+        if at_end {
+            return self.end(place);
         }
         let (tally, stored_bytes) = (decoder.tally(), reader.stored_bytes());
         self.output.progress(&Progress {
@@ -336,13 +390,37 @@ impl Run<'_> {
             lines: self.finished.lines + tally.lines,
             accepted: self.finished.accepted + tally.accepted,
             late: self.engine.pairs().late,
+            reached: self.reached,
         });
         Ok(())
     }
 
-    fn end(&mut self, place: usize) {
+    /// Opens a partition that waits.
+    fn open(&mut self, place: usize) -> Result<(), RunError> {
+        let State::Waiting(_, kept) = &mut self.states[place] else { return Ok(()) };
+        let kept = kept.take();
+        let mut reader = match kept {
+            Some(reader) => reader,
+            None => self.inputs[place].open(self.plan.read.clone()).map_err(|error| self.broken(error))?,
+        };
+        if self.plan.threads > 1 && !reader.gives_records() {
+            reader = reader.read_ahead();
+        }
+        self.states[place] = State::Open(Box::new(Open {
+            reader,
+            decoder: Decoder::new(self.plan.decode.clone()),
+            clock: PartitionClock::new(self.plan.lateness),
+            filtered: Filtered::default(),
+            first_time: None,
+        }));
+        Ok(())
+    }
+
+    fn end(&mut self, place: usize) -> Result<(), RunError> {
         let input = &self.inputs[place];
-        let State::Open(open) = std::mem::replace(&mut self.states[place], State::Waiting(None)) else { return };
+        let State::Open(open) = std::mem::replace(&mut self.states[place], State::Waiting(None, None)) else {
+            return Ok(());
+        };
         let Open { reader, decoder, clock, filtered, first_time } = *open;
         let tally = decoder.finish();
         self.finished.stored_bytes += reader.stored_bytes();
@@ -357,6 +435,24 @@ impl Run<'_> {
             last_time: clock.latest(),
             read: reader.outcome(),
         }));
+        // A stream that was resharded while it was read: what came of this shard is read too.
+        for successor in reader.successors().map_err(|error| self.broken(error))? {
+            let state = self.waiting(&successor).map_err(|error| self.broken(error))?;
+            self.inputs.push(successor);
+            self.states.push(state);
+            self.look_ahead_in_stream(self.states.len() - 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// The outlook of an input without any report: it holds no window back.
+const NOTHING_COMES: Outlook = Outlook { first: Timestamp::from_nanos(i64::MAX), bound: i64::MAX };
+
+/// Takes note of the first two times.
+fn note_time(times: &mut [Option<Timestamp>; 2], time: Timestamp) {
+    if let Some(free) = times.iter_mut().find(|time| time.is_none()) {
+        *free = Some(time);
     }
 }
 
@@ -410,7 +506,7 @@ fn late_report(
         source: match record {
             None => LateSource::Line { file: input.name(), line: accepted.line },
             Some(record) => LateSource::Record {
-                file: Some(input.name()),
+                file: Some(input.name()).filter(|_| !input.is_stream()),
                 shard: record.shard.to_string(),
                 sequence_number: record.sequence.to_string(),
                 sub_sequence_number: record.sub_sequence,

@@ -25,7 +25,7 @@ impl Timestamp {
     /// From nanoseconds since the epoch.
     #[inline]
     #[must_use]
-    pub fn from_nanos(nanos: i64) -> Self {
+    pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::aws::AwsOptions;
 use crate::cell::{Cell, InvalidCell};
 use crate::row::{Average, Row, Tenths};
-use crate::store::write::{AwsOptions, Keys, Store, TableName};
+use crate::store::write::{Keys, Store, TableName};
 use crate::table;
 
 /// A result that can be read.
@@ -57,7 +58,7 @@ impl TableRef {
                 rows
             }
             Self::Table(name) => {
-                let rows = Store::open(name, false, aws)?.read(keys)?;
+                let rows = Store::open(name, false, aws, None)?.read(keys)?;
                 rows.into_iter().filter(|row| row.item.count > 0).map(|row| (row.row.key(), row.row)).collect()
             }
         })

@@ -1,6 +1,6 @@
 //! Tables in DynamoDB, through the binary and over HTTP: what is written counts once, whatever happens on the way.
 
-#![cfg(feature = "dynamodb")]
+#![cfg(feature = "aws")]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 #[path = "support/aws.rs"]

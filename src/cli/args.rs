@@ -6,6 +6,7 @@ use clap::builder::BoolishValueParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::aws::AwsOptions;
 use crate::cell::Cell;
 use crate::engine::clock::Lateness;
 use crate::filter::BoundingBox;
@@ -14,7 +15,7 @@ use crate::report::MessageType;
 use crate::sink::Target;
 use crate::sink::rows::Form;
 use crate::store::WriteMode;
-use crate::store::write::{AwsOptions, TableName};
+use crate::store::write::TableName;
 use crate::time::{Span, TimeArg};
 use crate::verify::{CellPattern, Reference, TableRef};
 use crate::{decode::event_time, decode::line_time::Zone};
@@ -98,6 +99,14 @@ pub struct FileArgs {
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
+    /// The replay.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What every command that replays takes, whatever it reads.
+#[derive(Debug, Args)]
+pub struct RunArgs {
     /// Windows, times and filters.
     #[command(flatten)]
     pub replay: ReplayArgs,
@@ -158,14 +167,13 @@ pub struct AwsArgs {
 }
 
 impl AwsArgs {
-    /// The same for a table.
+    /// The same for what opens a table or a source.
     #[must_use]
-    pub fn options(&self, write_rate: Option<u32>) -> AwsOptions {
+    pub fn options(&self) -> AwsOptions {
         AwsOptions {
             profile: self.profile.clone(),
             region: self.region.clone(),
             endpoint_url: self.endpoint_url.clone(),
-            write_rate,
         }
     }
 }
@@ -201,15 +209,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "SPAN", env = "AIS_REPLAY_SLIDE", help_heading = "Windows")]
     pub slide: Option<Span>,
 
-    /// How long windows wait for reports that come out of order, by the reports' own time; or 'unbounded'
-    #[arg(
-        long,
-        value_name = "SPAN",
-        default_value = "unbounded",
-        env = "ALLOWED_LATENESS_SECONDS",
-        help_heading = "Windows"
-    )]
-    pub lateness: Lateness,
+    /// How long windows wait for reports that come out of order, by the reports' own time; or 'unbounded' [default: 120s for
+    /// a stream, unbounded for what is complete]
+    #[arg(long, value_name = "SPAN", env = "ALLOWED_LATENESS_SECONDS", help_heading = "Windows")]
+    pub lateness: Option<Lateness>,
 
     /// Length of the cells' geohash, 1 to 12
     #[arg(long, value_name = "N", default_value = "6", env = "GEOHASH_PRECISION", help_heading = "Windows",

@@ -5,6 +5,7 @@ pub mod console;
 pub mod file;
 pub mod progress;
 pub mod reconcile;
+pub mod replay;
 pub mod settings;
 pub mod tables;
 pub mod verify;

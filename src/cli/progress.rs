@@ -5,29 +5,33 @@ use std::time::Instant;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::console::Console;
+use super::replay::Extent;
 use crate::run::Progress;
 
 /// A bar, or nothing where nobody would see it.
 pub struct Bar {
     bar: Option<ProgressBar>,
     started: Instant,
+    extent: Extent,
 }
 
 impl Bar {
-    /// A bar for inputs of so many stored bytes in all, where that is known.
+    /// A bar for so much to read.
     #[must_use]
-    pub fn new(console: Console, stored_bytes: Option<u64>) -> Self {
+    pub fn new(console: Console, extent: Extent) -> Self {
         let bar = console.shows_progress().then(|| {
-            let bar = match stored_bytes {
-                Some(bytes) => {
+            let bar = match extent {
+                Extent::Bytes(Some(bytes)) => {
                     ProgressBar::new(bytes).with_style(style("{bar:28} {bytes} of {total_bytes}  {msg}  {left}"))
                 }
-                None => ProgressBar::new_spinner().with_style(style("{spinner} {bytes}  {msg}")),
+                Extent::Bytes(None) => ProgressBar::new_spinner().with_style(style("{spinner} {bytes}  {msg}")),
+                Extent::Time { since, until } => ProgressBar::new(until.abs_diff(since))
+                    .with_style(style("{bar:28} {percent} %, at {prefix}  {msg}  {left}")),
             };
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             bar
         });
-        Self { bar, started: Instant::now() }
+        Self { bar, started: Instant::now(), extent }
     }
 
     /// Shows how far the run is.
@@ -41,7 +45,14 @@ impl Bar {
             HumanCount(progress.accepted),
             HumanCount(progress.late)
         ));
-        bar.set_position(progress.stored_bytes);
+        match self.extent {
+            Extent::Bytes(_) => bar.set_position(progress.stored_bytes),
+            Extent::Time { since, until } => {
+                let Some(reached) = progress.reached else { return };
+                bar.set_prefix(reached.to_string());
+                bar.set_position(reached.seconds().clamp(since, until).abs_diff(since));
+            }
+        }
     }
 
     /// Does something that may write to the same terminal.

@@ -28,7 +28,7 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
     let what = what(&increments, rows.len());
     let Some(AggregateFile::Csv(path)) = &args.into else {
         if !args.dry_run {
-            let form = args.format.unwrap_or_else(super::file::default_form);
+            let form = args.format.unwrap_or_else(super::replay::default_form);
             let mut sink = Sink::open(&Target::Stdout, form, args.utc, &|name| {
                 tables::open(name, &args.table, &args.aws, WriteMode::Add, false)
             })?;
@@ -103,7 +103,7 @@ fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyho
         TableName::DynamoDb(_) => None,
     };
     let outputs: Vec<&Path> = sqlite.into_iter().chain(args.table.conflicts.as_deref()).collect();
-    args.late.iter().try_for_each(|late| super::file::refuse_over_input(&outputs, late))?;
+    args.late.iter().try_for_each(|late| super::replay::refuse_over_input(&outputs, late))?;
     let started_ms = settings::now().nanos() / 1_000_000;
     let mut table = tables::open(name, &args.table, &args.aws, WriteMode::Add, args.dry_run)?;
     let sizes: Arc<[u64]> = table.ledger().known_sizes().into_iter().collect();

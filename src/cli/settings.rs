@@ -13,6 +13,7 @@ use super::args::{Cli, ReplayArgs, TagChecksumArg};
 use crate::cell::{Cell, Precision};
 use crate::decode;
 use crate::engine::Selection;
+use crate::engine::clock::Lateness;
 use crate::filter::Filter;
 use crate::reconcile::{self, NamedKeys};
 use crate::run::Plan;
@@ -41,7 +42,7 @@ pub struct Resolved {
 /// # Errors
 ///
 /// [`Usage`] where flags contradict each other; others where a late file named by `--only` cannot be read.
-pub fn resolve(args: &ReplayArgs, now: Timestamp) -> anyhow::Result<Resolved> {
+pub fn resolve(args: &ReplayArgs, default_lateness: Lateness, now: Timestamp) -> anyhow::Result<Resolved> {
     let usage = |message: String| Usage(message);
     let window = WindowSpec::new(args.window, args.slide).map_err(|error| usage(error.to_string()))?;
     let precision = Precision::new(args.precision).context("--precision is outside 1 to 12")?;
@@ -84,7 +85,7 @@ pub fn resolve(args: &ReplayArgs, now: Timestamp) -> anyhow::Result<Resolved> {
                 start,
             },
             window,
-            lateness: args.lateness,
+            lateness: args.lateness.unwrap_or(default_lateness),
             precision,
             selection: Selection { since: since.map(ceiling), until: until.map(Timestamp::seconds), only },
             filter: Filter { types, bounding_box: args.bbox, cells: args.cell.clone() },

@@ -43,8 +43,9 @@ pub fn open(
         conflicts: args.conflicts.clone(),
         live_window_seconds: live_window_seconds(),
         dry_run,
+        write_rate: args.write_rate,
     };
-    TableSink::open(name, args.create_table, &aws.options(args.write_rate), options)
+    TableSink::open(name, args.create_table, &aws.options(), options)
 }
 
 /// A token of inputs and options: the same for the same, wherever they lie and in whatever order they are named. With
@@ -132,7 +133,7 @@ pub fn tell_conflicts(reports: &[WriteReport], args: &TableArgs, console: Consol
 /// Where the table cannot be read.
 pub fn runs(args: &RunsArgs, console: Console) -> anyhow::Result<Status> {
     let name = args.table.clone().unwrap_or(TableName::DynamoDb(None));
-    let ledger = Store::open(&name, false, &args.aws.options(None))?.ledger()?;
+    let ledger = Store::open(&name, false, &args.aws.options(), None)?.ledger()?;
     let mut out = BufWriter::new(io::stdout());
     let mut print = || -> io::Result<()> {
         for record in &ledger.records {

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use super::args::{VerifyArgs, VerifyForm};
 use super::console::Console;
 use super::progress::Bar;
+use super::replay::Extent;
 use super::settings::{self, Resolved};
 use super::{Status, Usage};
 use crate::cell::Cell;
+use crate::engine::clock::Lateness;
 use crate::report::MessageTypes;
 use crate::row::Row;
 use crate::run::{self, Output, Plan, Progress};
@@ -29,11 +31,11 @@ type Rows = BTreeMap<(i64, Cell), Row>;
 ///
 /// Where a result cannot be read, or the output not be written.
 pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Console) -> anyhow::Result<Status> {
-    let Resolved { plan, notes } = settings::resolve(&args.replay, settings::now())?;
+    let Resolved { plan, notes } = settings::resolve(&args.replay, Lateness::Unbounded, settings::now())?;
     notes.iter().for_each(|note| console.note(note));
     from_environment.iter().for_each(|set| console.note(format_args!("set by {set}")));
     refuse_filters_of_sentences(args)?;
-    let aws = args.aws.options(None);
+    let aws = args.aws.options();
     let table = args.table.clone().unwrap_or(TableRef::Table(TableName::DynamoDb(None)));
     let keys = keys(args, &plan);
     let is_dynamodb = |result: &TableRef| matches!(result, TableRef::Table(TableName::DynamoDb(_)));
@@ -128,16 +130,16 @@ fn replayed(paths: &[PathBuf], plan: &Plan, console: Console) -> anyhow::Result<
     }
     let found = file::find(paths)?;
     let total = found.inputs.iter().map(crate::source::Input::stored_bytes).sum();
-    let mut collect = Collect { rows: Rows::new(), bar: Bar::new(console, total) };
+    let mut collect = Collect { rows: Rows::new(), bar: Bar::new(console, Extent::Bytes(total)) };
     let outcome = run::run(&found.inputs, plan, &mut collect);
     collect.bar.finish();
     let outcome = outcome?;
-    let unusable = super::file::unusable(&outcome, plan);
+    let unusable = super::replay::unusable(&outcome, plan);
     if let Some(message) = unusable.first() {
         anyhow::bail!("{message}");
     }
-    if super::file::nothing_used(&outcome) {
-        anyhow::bail!("{}", super::file::NO_REPORT);
+    if super::replay::nothing_used(&outcome) {
+        anyhow::bail!("{}", super::replay::NO_REPORT);
     }
     let rejected: u64 = outcome.partitions.iter().map(|input| input.tally.all_rejected()).sum();
     if rejected > 0 {

@@ -83,6 +83,8 @@ struct PaneFacts {
     end: i64,
     /// End of the window that covers the pane and ends first.
     first_window_end: i64,
+    /// Whether each pair has to be looked at: single keys are selected, or a window that covers the pane has been emitted.
+    one_by_one: bool,
     /// Windows that cover it: selected, and not.
     selected: u64,
     unselected: u64,
@@ -102,6 +104,8 @@ pub struct Engine {
     direct: BTreeMap<i64, Pane>,
     /// Windows that start below this have been emitted.
     closed_below: i64,
+    /// Pairs of windows that had been emitted. They are in no row.
+    reopened: u64,
     pairs: Pairs,
 }
 
@@ -117,6 +121,7 @@ impl Engine {
             current_facts: None,
             direct: BTreeMap::new(),
             closed_below: i64::MIN,
+            reopened: 0,
             pairs: Pairs::default(),
         }
     }
@@ -125,6 +130,13 @@ impl Engine {
     #[must_use]
     pub fn pairs(&self) -> Pairs {
         self.pairs
+    }
+
+    /// How many pairs were in time by their own partition, and had their window emitted before that partition was known of.
+    /// Where it is not 0, the rows are not the whole.
+    #[must_use]
+    pub fn reopened(&self) -> u64 {
+        self.reopened
     }
 
     /// Adds a report to every window that covers it, and calls `late` with the start of each window that it is too late
@@ -136,7 +148,7 @@ impl Engine {
             Some(facts) if facts.start <= seconds && seconds < facts.end => facts,
             _ => self.turn_to_pane_of(seconds),
         };
-        if facts.first_window_end <= watermark || self.selection.only.is_some() {
+        if facts.first_window_end <= watermark || facts.one_by_one {
             return self.offer_one_by_one(watermark, event, late);
         }
         self.pairs.added += facts.selected;
@@ -164,6 +176,7 @@ impl Engine {
             start,
             end: start + self.spec.pane(),
             first_window_end: self.spec.first_covering(start) + self.spec.length(),
+            one_by_one: self.selection.only.is_some() || self.spec.first_covering(start) < self.closed_below,
             selected,
             unselected,
         };
@@ -189,8 +202,9 @@ impl Engine {
             } else if end <= watermark {
                 self.pairs.late += 1;
                 late(start);
+            } else if start < self.closed_below {
+                self.reopened += 1;
             } else {
-                debug_assert!(start >= self.closed_below, "a window got a report after it was emitted");
                 self.pairs.added += 1;
                 self.direct.entry(start).or_default().entry(event.cell).or_default().add(event.mmsi, event.sog);
             }

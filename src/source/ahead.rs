@@ -12,6 +12,7 @@ const CHUNKS_AHEAD: usize = 4;
 enum Owned {
     Lines(Vec<u8>),
     Record(Record, Vec<u8>),
+    DuplicateRecord,
     BadRecord,
     End(ReadOutcome),
 }
@@ -47,6 +48,7 @@ impl ReadAhead {
         Ok(match self.current.insert(next?) {
             Owned::Lines(lines) => Chunk::Lines(lines),
             Owned::Record(record, data) => Chunk::Record(record, data),
+            Owned::DuplicateRecord => Chunk::DuplicateRecord,
             Owned::BadRecord => Chunk::BadRecord,
             Owned::End(_) => Chunk::End,
         })
@@ -73,6 +75,7 @@ fn drive(reader: &mut Reader, sender: &SyncSender<Result<Owned, SourceError>>, b
         let next = match reader.next_chunk() {
             Ok(Chunk::Lines(lines)) => Ok(Owned::Lines(copy(lines))),
             Ok(Chunk::Record(record, data)) => Ok(Owned::Record(record.clone(), copy(data))),
+            Ok(Chunk::DuplicateRecord) => Ok(Owned::DuplicateRecord),
             Ok(Chunk::BadRecord) => Ok(Owned::BadRecord),
             Ok(Chunk::End) => Ok(Owned::End(reader.outcome())),
             Err(error) => Err(error),

@@ -145,6 +145,21 @@ impl Content {
         self.read_data(buffer)
     }
 
+    /// Reads all that is left.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Content::read`].
+    pub fn read_to_end(&mut self) -> Result<Vec<u8>, SourceError> {
+        let (mut text, mut buffer) = (Vec::new(), vec![0; BEGINNING_BYTES]);
+        loop {
+            match self.read(&mut buffer)? {
+                0 => return Ok(text),
+                bytes => text.extend_from_slice(&buffer[..bytes]),
+            }
+        }
+    }
+
     fn read_data(&mut self, buffer: &mut [u8]) -> Result<usize, SourceError> {
         let bytes = loop {
             match self.data.read(buffer) {

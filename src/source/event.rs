@@ -10,7 +10,8 @@ use base64::Engine as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::content::{self, Content};
+use super::content::Content;
+use super::records::{self, Unpacked};
 use super::{Chunk, SourceError};
 use crate::decode::Record;
 use crate::decode::line_time::LineTime;
@@ -54,11 +55,6 @@ pub struct EventRecords {
     current: Option<(Record, Vec<u8>)>,
 }
 
-enum Unpacked {
-    Good(Record, Vec<u8>),
-    Bad,
-}
-
 impl EventRecords {
     /// Reads all events of a content.
     ///
@@ -66,13 +62,7 @@ impl EventRecords {
     ///
     /// Where the content cannot be read, or is not what it began like.
     pub fn read(mut content: Content) -> Result<Self, SourceError> {
-        let (mut text, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
-        loop {
-            match content.read(&mut buffer)? {
-                0 => break,
-                bytes => text.extend_from_slice(&buffer[..bytes]),
-            }
-        }
+        let text = content.read_to_end()?;
         let mut records = VecDeque::new();
         for event in serde_json::Deserializer::from_slice(&text).into_iter::<Event>() {
             let event = event
@@ -95,6 +85,7 @@ impl EventRecords {
         match self.records.pop_front() {
             None => Chunk::End,
             Some(Unpacked::Bad) => Chunk::BadRecord,
+            Some(Unpacked::Duplicate) => Chunk::DuplicateRecord,
             Some(Unpacked::Good(record, data)) => {
                 let (record, data) = self.current.insert((record, data));
                 Chunk::Record(record, data)
@@ -119,17 +110,7 @@ fn unpack(event: EventRecord, records: &mut VecDeque<Unpacked>) {
     let Ok(data) = base64::engine::general_purpose::STANDARD.decode(event.kinesis.data) else {
         return records.push_back(Unpacked::Bad);
     };
-    let Some(user_records) = deaggregate(&data) else {
-        return records.push_back(unpack_one(record, data));
-    };
-    for (place, data) in user_records.into_iter().enumerate() {
-        let sub_sequence = Some(place as u64);
-        records.push_back(unpack_one(Record { sub_sequence, ..record.clone() }, data));
-    }
-}
-
-fn unpack_one(record: Record, data: Vec<u8>) -> Unpacked {
-    content::unpack_record(data).map_or(Unpacked::Bad, |data| Unpacked::Good(record, data))
+    records::unpack(record, data, &mut |unpacked| records.push_back(unpacked));
 }
 
 /// An arrival time as an event writes it: seconds with decimals, or a text.
@@ -138,45 +119,8 @@ fn arrival(json: &str) -> Option<Timestamp> {
     Timestamp::from_unix_text(text).or_else(|| LineTime::find(text, None).instant())
 }
 
-/// First bytes of an aggregated record, before its protobuf message.
-const AGGREGATE_MARK: [u8; 4] = [0xf3, 0x89, 0x9a, 0xc2];
-
-/// Bytes of the MD5 digest at the end of an aggregated record.
-const DIGEST_BYTES: usize = 16;
-
-/// `AggregatedRecord` of the Kinesis Producer Library's aggregation format, as far as it is used.
-#[derive(prost::Message)]
-struct AggregatedRecord {
-    #[prost(message, repeated, tag = "3")]
-    records: Vec<UserRecord>,
-}
-
-#[derive(prost::Message)]
-struct UserRecord {
-    #[prost(bytes = "vec", tag = "3")]
-    data: Vec<u8>,
-}
-
-/// The user records of a record aggregated by the Kinesis Producer Library; `None` where it is a plain one, as it also is
-/// when its digest is wrong.
-fn deaggregate(data: &[u8]) -> Option<Vec<Vec<u8>>> {
-    use md5::Digest;
-    use prost::Message;
-
-    let rest = data.strip_prefix(&AGGREGATE_MARK)?;
-    let (message, digest) = rest.split_at_checked(rest.len().checked_sub(DIGEST_BYTES)?)?;
-    if md5::Md5::digest(message).as_slice() != digest {
-        return None;
-    }
-    let aggregated = AggregatedRecord::decode(message).ok()?;
-    Some(aggregated.records.into_iter().map(|record| record.data).collect())
-}
-
 #[cfg(test)]
 mod tests {
-    use md5::Digest;
-    use prost::Message;
-
     use super::*;
 
     fn records(json: &str) -> Result<Vec<String>, SourceError> {
@@ -194,7 +138,7 @@ mod tests {
                 )),
                 Chunk::BadRecord => found.push("bad".to_owned()),
                 Chunk::End => return Ok(found),
-                Chunk::Lines(_) => panic!("lines"),
+                other => panic!("{other:?}"),
             }
         }
     }
@@ -219,21 +163,6 @@ mod tests {
         assert_eq!(records("{\"Records\":[]}\n").unwrap(), [""; 0]);
         let two = format!("{}\n{}", event(&base64(b"a")), event(&base64(b"b")));
         assert_eq!(records(&two).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn aggregated_records_come_apart_unless_their_digest_is_wrong() {
-        let aggregated = AggregatedRecord {
-            records: vec![UserRecord { data: b"one".to_vec() }, UserRecord { data: b"two".to_vec() }],
-        };
-        let message = aggregated.encode_to_vec();
-        let mut data = [&AGGREGATE_MARK[..], &message, md5::Md5::digest(&message).as_slice()].concat();
-        let found = records(&event(&base64(&data))).unwrap();
-        assert_eq!(found.len(), 2);
-        assert!(found[1].starts_with("7 Some(1)") && found[1].ends_with("two"));
-        *data.last_mut().unwrap() ^= 1;
-        assert_eq!(records(&event(&base64(&data))).unwrap().len(), 1);
-        assert_eq!(deaggregate(&AGGREGATE_MARK), None);
     }
 
     #[test]

@@ -6,11 +6,15 @@
 pub mod ahead;
 pub mod content;
 pub mod event;
+pub mod failed_batch;
 pub mod file;
+#[cfg(feature = "aws")]
+pub mod kinesis;
 pub mod lines;
+pub mod records;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,8 +23,12 @@ use crate::sink::late;
 use ahead::ReadAhead;
 use content::Content;
 use event::EventRecords;
+use failed_batch::EnclosedBatch;
 use file::FileInput;
+#[cfg(feature = "aws")]
+use kinesis::ShardInput;
 use lines::LineChunks;
+use records::RecordQueue;
 
 /// An input that cannot be read to its end. What it gave before must not be taken for the whole.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +79,36 @@ pub enum SourceError {
         /// Where and why.
         error: String,
     },
+    /// A document that should name a failed batch.
+    #[error("{name} is no failure-destination document: {error}")]
+    FailedBatch {
+        /// The document.
+        name: String,
+        /// What it lacks.
+        error: String,
+    },
+    /// A service said no, or could not be reached.
+    #[error("{name}: {error}")]
+    Service {
+        /// The input.
+        name: String,
+        /// Why, and what helps.
+        error: String,
+    },
+    /// Records that the stream holds no more.
+    #[error("{name}: the stream no longer holds its records; it keeps them for its retention period")]
+    Gone {
+        /// The batch.
+        name: String,
+    },
+    /// A stream was resharded while it was read, and a new shard holds reports of windows that had been emitted.
+    #[error(
+        "the stream was resharded while it was read, and {name} holds reports of windows that were emitted before it came up:          run again, its shards are known now"
+    )]
+    Resharded {
+        /// The shard.
+        name: String,
+    },
     /// A directory with nothing in it.
     #[error("{} is a directory without any file in it", path.display())]
     EmptyDirectory {
@@ -86,6 +124,11 @@ pub enum Input {
     File(FileInput),
     /// Standard input.
     Stdin,
+    /// The records that a failure-destination document encloses.
+    Enclosed(EnclosedBatch),
+    /// A shard of a stream, or a stretch of one.
+    #[cfg(feature = "aws")]
+    Shard(ShardInput),
 }
 
 impl Input {
@@ -95,6 +138,18 @@ impl Input {
         match self {
             Self::File(file) => file.path.display().to_string(),
             Self::Stdin => "standard input".to_owned(),
+            Self::Enclosed(batch) => batch.name.clone(),
+            #[cfg(feature = "aws")]
+            Self::Shard(shard) => shard.name(),
+        }
+    }
+
+    /// Where it lies, if it is a file.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) => Some(&file.path),
+            _ => None,
         }
     }
 
@@ -104,6 +159,39 @@ impl Input {
         match self {
             Self::File(file) => file.bytes,
             Self::Stdin => None,
+            Self::Enclosed(batch) => Some(batch.event.len() as u64),
+            #[cfg(feature = "aws")]
+            Self::Shard(_) => None,
+        }
+    }
+
+    /// Whether it is a shard: records that come from a service, all shards at the same time.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        match self {
+            Self::File(_) | Self::Stdin | Self::Enclosed(_) => false,
+            #[cfg(feature = "aws")]
+            Self::Shard(_) => true,
+        }
+    }
+
+    /// Id of the shard, where it is one.
+    #[must_use]
+    pub fn shard(&self) -> Option<&str> {
+        match self {
+            Self::File(_) | Self::Stdin | Self::Enclosed(_) => None,
+            #[cfg(feature = "aws")]
+            Self::Shard(shard) => Some(shard.id()),
+        }
+    }
+
+    /// Ids of the shards that it came from by a split or a merge, which are to be read before it.
+    #[must_use]
+    pub fn parents(&self) -> &[Arc<str>] {
+        match self {
+            Self::File(_) | Self::Stdin | Self::Enclosed(_) => &[],
+            #[cfg(feature = "aws")]
+            Self::Shard(shard) => shard.parents(),
         }
     }
 
@@ -118,7 +206,10 @@ impl Input {
     pub fn is_named(&self) -> bool {
         match self {
             Self::File(file) => file.named,
-            Self::Stdin => true,
+            Self::Stdin | Self::Enclosed(_) => true,
+            // An idle shard is no mistake of the command line.
+            #[cfg(feature = "aws")]
+            Self::Shard(_) => false,
         }
     }
 
@@ -128,7 +219,11 @@ impl Input {
     ///
     /// Where it cannot be opened, or its beginning tells that it can never be read.
     pub fn open(&self, options: ReadOptions) -> Result<Reader, SourceError> {
-        Reader::new(self.name(), self.open_stored()?, options)
+        match self {
+            #[cfg(feature = "aws")]
+            Self::Shard(shard) => Ok(Reader::of_records(self.name(), shard.open()?)),
+            _ => Reader::new(self.name(), self.open_stored()?, options),
+        }
     }
 
     /// Opens it for its lines, whatever they hold.
@@ -144,6 +239,10 @@ impl Input {
         Ok(match self {
             Self::File(file) => Box::new(file.open()?),
             Self::Stdin => Box::new(io::stdin()),
+            Self::Enclosed(batch) => Box::new(io::Cursor::new(Arc::clone(&batch.event))),
+            // A shard has no bytes of its own: it is opened for its records.
+            #[cfg(feature = "aws")]
+            Self::Shard(_) => Box::new(io::empty()),
         })
     }
 }
@@ -170,6 +269,8 @@ pub enum Chunk<'a> {
     Lines(&'a [u8]),
     /// One record.
     Record(&'a Record, &'a [u8]),
+    /// A record that was read before.
+    DuplicateRecord,
     /// A record whose data cannot be unpacked.
     BadRecord,
     /// The end.
@@ -186,6 +287,7 @@ pub struct Reader {
 enum Form {
     Lines(Box<LineChunks>),
     Event(Box<EventRecords>),
+    Records(Box<RecordQueue>),
     Ahead(Box<ReadAhead>),
     /// Late side-output of a run: what it holds has been read once before.
     LateFile(Box<Content>),
@@ -207,6 +309,12 @@ impl Reader {
                 Form::Lines(Box::new(LineChunks::new(content, options.chunk_bytes)))
             })
         })
+    }
+
+    /// Gives the records of a queue.
+    #[must_use]
+    pub fn of_records(name: String, queue: RecordQueue) -> Self {
+        Self { name, stored_bytes: queue.stored_bytes(), form: Form::Records(Box::new(queue)) }
     }
 
     fn of_lines(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
@@ -237,7 +345,49 @@ impl Reader {
     /// Whether it gives records rather than lines.
     #[must_use]
     pub fn gives_records(&self) -> bool {
-        matches!(self.form, Form::Event(_))
+        matches!(self.form, Form::Event(_) | Form::Records(_))
+    }
+
+    /// Whether a record may come that this or another input has given before.
+    #[must_use]
+    pub fn may_repeat_records(&self) -> bool {
+        match &self.form {
+            Form::Records(queue) => queue.may_repeat(),
+            _ => true,
+        }
+    }
+
+    /// Whether the next record is at hand, without any wait.
+    #[must_use]
+    pub fn has_records_at_hand(&self) -> bool {
+        match &self.form {
+            Form::Records(queue) => queue.has_records_at_hand(),
+            _ => false,
+        }
+    }
+
+    /// Shows records from the next one on until `look` has seen enough, and keeps them. Tells whether `look` has seen all.
+    ///
+    /// # Errors
+    ///
+    /// Where the input breaks off.
+    pub fn look_at_records(&mut self, look: impl FnMut(&Record, &[u8]) -> bool) -> Result<bool, SourceError> {
+        match &mut self.form {
+            Form::Records(queue) => queue.look(look),
+            _ => Ok(false),
+        }
+    }
+
+    /// Inputs that came up while this one was read, and go on where it ended.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be found out.
+    pub fn successors(&self) -> Result<Vec<Input>, SourceError> {
+        match &self.form {
+            Form::Records(queue) => queue.successors(),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The next chunk. After [`Chunk::End`] it must not be called again.
@@ -249,6 +399,7 @@ impl Reader {
         match &mut self.form {
             Form::Lines(lines) => lines.next_chunk(),
             Form::Event(records) => Ok(records.next_chunk()),
+            Form::Records(queue) => queue.next_chunk(),
             Form::Ahead(ahead) => ahead.next_chunk(),
             Form::LateFile(_) => Ok(Chunk::End),
         }
@@ -272,6 +423,7 @@ impl Reader {
         let content = match &self.form {
             Form::Lines(lines) => lines.content(),
             Form::Event(records) => records.content(),
+            Form::Records(queue) => return queue.outcome(),
             Form::Ahead(ahead) => return ahead.outcome(),
             Form::LateFile(content) => {
                 let warning =

@@ -7,11 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use aws_config::retry::RetryConfig;
-use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ReturnValue,
@@ -23,21 +20,23 @@ use tokio::time::{Instant, sleep};
 
 use super::ledger::{InputIdentity, Ledger, RunRecord, RunState};
 use super::pace::Pace;
-use super::write::{AwsOptions, Keys, StoreError, TableRow};
+use super::write::{Keys, StoreError, TableRow};
 use super::{Item, RUN_KEY, WriteMode, Writing, Written, decide};
+use crate::aws::AwsOptions;
+use crate::aws::connection::{self, Connection, Service};
+use crate::aws::trouble::{self, Failure, Trouble, backoff};
 use crate::row::{Row, Tenths};
 
 /// Calls in flight at most.
 const IN_FLIGHT: usize = 256;
 
-/// How long one call may take before it is made again.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long nothing at all may succeed before a run gives up.
-const PATIENCE: Duration = Duration::from_secs(300);
-
-/// The same before anything has succeeded: a wrong endpoint should not be waited for.
-const FIRST_PATIENCE: Duration = Duration::from_secs(12);
+/// The service.
+const SERVICE: Service = Service {
+    name: "DynamoDB",
+    endpoint_variable: "AWS_ENDPOINT_URL_DYNAMODB",
+    attempt_timeout: Duration::from_secs(10),
+    signs: true,
+};
 
 /// How often a row may change between two looks at it.
 const RESTLESS_TRIES: u32 = 1_000;
@@ -53,7 +52,7 @@ const SCAN_SEGMENTS: i32 = 8;
 
 /// A table in DynamoDB.
 pub struct DynamoStore {
-    runtime: Runtime,
+    runtime: &'static Runtime,
     client: Client,
     table: String,
     region: String,
@@ -70,7 +69,12 @@ impl DynamoStore {
     /// # Errors
     ///
     /// Where it cannot be reached, is missing, or has other keys.
-    pub fn open(name: Option<&str>, create: bool, options: &AwsOptions) -> Result<Self, StoreError> {
+    pub fn open(
+        name: Option<&str>,
+        create: bool,
+        options: &AwsOptions,
+        write_rate: Option<u32>,
+    ) -> Result<Self, StoreError> {
         let table = match name {
             Some(name) => name.to_owned(),
             None => {
@@ -82,37 +86,9 @@ impl DynamoStore {
         };
         let shown = format!("dynamodb:{table}");
         let open_error = |error: String| StoreError::Open { table: shown.clone(), error };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .map_err(|error| open_error(error.to_string()))?;
-        let mut loader =
-            aws_config::defaults(BehaviorVersion::latest()).retry_config(RetryConfig::disabled()).timeout_config(
-                TimeoutConfig::builder()
-                    .connect_timeout(Duration::from_secs(5))
-                    .operation_attempt_timeout(ATTEMPT_TIMEOUT)
-                    .build(),
-            );
-        if let Some(profile) = &options.profile {
-            loader = loader.profile_name(profile);
-        }
-        if let Some(region) = &options.region {
-            loader = loader.region(Region::new(region.clone()));
-        }
-        if let Some(endpoint) = &options.endpoint_url {
-            loader = loader.endpoint_url(endpoint);
-        }
-        let config = runtime.block_on(loader.load());
-        let Some(region) = config.region().map(ToString::to_string) else {
-            return Err(open_error("no AWS region is set: give --region, or set AWS_REGION".to_owned()));
-        };
-        let client = Client::new(&config);
-        let own_endpoint = || std::env::var("AWS_ENDPOINT_URL_DYNAMODB").ok();
-        let other_endpoint = || config.endpoint_url().map(str::to_owned);
-        let endpoint = options.endpoint_url.clone().or_else(own_endpoint).or_else(other_endpoint);
-        let endpoint = endpoint.unwrap_or_else(|| format!("DynamoDB in region {region}"));
-        let store = Self { runtime, client, table, region, endpoint, write_rate: options.write_rate };
+        let runtime = connection::runtime().map_err(|error| open_error(error.to_string()))?;
+        let Connection { config, region, endpoint } = Connection::open(SERVICE, options, None).map_err(open_error)?;
+        let store = Self { runtime, client: Client::new(&config), table, region, endpoint, write_rate };
         store.runtime.block_on(store.check_schema(create))?;
         Ok(store)
     }
@@ -127,54 +103,13 @@ impl DynamoStore {
         E: std::error::Error + ProvideErrorMetadata + 'static,
     {
         let table = self.shown();
-        let service_says = || error.message().unwrap_or("no further message").to_owned();
-        match error.code() {
-            Some("ResourceNotFoundException") => StoreError::Missing {
+        match Failure::of(action, &self.endpoint, error) {
+            Failure::Missing => StoreError::Missing {
                 table: format!("{table} in region {}", self.region),
                 remedy: "--region names another region".to_owned(),
             },
-            Some("AccessDeniedException") => StoreError::Denied {
-                table,
-                error: format!(
-                    "the credentials do not allow {action} ({}); the README lists the actions that each command needs",
-                    service_says()
-                ),
-            },
-            Some(
-                "UnrecognizedClientException"
-                | "InvalidSignatureException"
-                | "ExpiredTokenException"
-                | "MissingAuthenticationTokenException",
-            ) => StoreError::Denied {
-                table,
-                error: format!(
-                    "AWS does not accept the credentials ({}); check --profile and AWS_PROFILE, or log in anew",
-                    service_says()
-                ),
-            },
-            Some(code) => StoreError::Call { table, error: format!("{action} failed: {code}: {}", service_says()) },
-            None => match error {
-                _ if lacks_credentials(error) => StoreError::Denied {
-                    table,
-                    error: "no AWS credentials were found: set AWS_PROFILE or give --profile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned(),
-                },
-                SdkError::ServiceError(answer) => StoreError::Call {
-                    table,
-                    error: format!(
-                        "{action} failed: {} answered with status {} and no reason; check --endpoint-url and --region",
-                        self.endpoint,
-                        answer.raw().status()
-                    ),
-                },
-                _ => StoreError::Call {
-                    table,
-                    error: format!(
-                        "{action} failed: {} cannot be reached ({}); check the network, --endpoint-url and --region",
-                        self.endpoint,
-                        deepest(error)
-                    ),
-                },
-            },
+            Failure::Denied(error) => StoreError::Denied { table, error },
+            Failure::Call(error) => StoreError::Call { table, error },
         }
     }
 
@@ -260,23 +195,12 @@ impl DynamoStore {
     }
 
     /// Makes a call until it succeeds, fails for good, or has failed for too long.
-    async fn patiently<T, E, F>(&self, action: &str, mut call: impl FnMut() -> F) -> Result<T, StoreError>
+    async fn patiently<T, E, F>(&self, action: &str, call: impl FnMut() -> F) -> Result<T, StoreError>
     where
         E: std::error::Error + ProvideErrorMetadata + 'static,
         F: Future<Output = Result<T, SdkError<E>>>,
     {
-        let began = Instant::now();
-        let mut attempt = 0;
-        loop {
-            match call().await {
-                Ok(answer) => return Ok(answer),
-                Err(error) if began.elapsed() > Trouble::of(&error).patience(false) => {
-                    return Err(self.explain(action, &error));
-                }
-                Err(_) => sleep(backoff(attempt)).await,
-            }
-            attempt += 1;
-        }
+        trouble::patiently(call).await.map_err(|error| self.explain(action, &error))
     }
 
     /// The run records.
@@ -879,67 +803,6 @@ enum Failed {
     Passing(Trouble, StoreError),
 }
 
-/// What kind of failure a call met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
-    /// Too many calls.
-    Throttled,
-    /// The service or the network, for now.
-    Transient,
-    /// For good.
-    Final,
-}
-
-impl Trouble {
-    /// How long to put up with it while nothing succeeds.
-    fn patience(self, has_succeeded: bool) -> Duration {
-        match self {
-            Self::Final => Duration::ZERO,
-            Self::Transient if !has_succeeded => FIRST_PATIENCE,
-            Self::Throttled | Self::Transient => PATIENCE,
-        }
-    }
-
-    fn of<E>(error: &SdkError<E>) -> Self
-    where
-        E: ProvideErrorMetadata,
-    {
-        if error.raw_response().is_some_and(|response| response.status().is_server_error()) {
-            return Self::Transient;
-        }
-        match error.code() {
-            Some(
-                "ProvisionedThroughputExceededException"
-                | "ThrottlingException"
-                | "RequestLimitExceeded"
-                | "Throttling"
-                | "TransactionConflictException"
-                | "LimitExceededException",
-            ) => return Self::Throttled,
-            Some("InternalServerError" | "InternalFailure" | "ServiceUnavailable" | "RequestTimeout") => {
-                return Self::Transient;
-            }
-            Some(_) => return Self::Final,
-            None => {}
-        }
-        match error {
-            SdkError::TimeoutError(_) | SdkError::ResponseError(_) => Self::Transient,
-            // A connection that was closed instead of an answer is neither an I/O error nor a timeout to the SDK. What is not
-            // a matter of the connection at all is that the request could not be signed.
-            SdkError::DispatchFailure(failure) if !failure.is_user() && !lacks_credentials(error) => Self::Transient,
-            // A page of some proxy instead of an answer.
-            SdkError::ServiceError(_) => Self::Transient,
-            _ => Self::Final,
-        }
-    }
-}
-
-/// Whether a call was not even sent, for want of credentials.
-fn lacks_credentials<E>(error: &SdkError<E>) -> bool {
-    let SdkError::DispatchFailure(failure) = error else { return false };
-    failure.as_connector_error().is_some_and(|error| DisplayErrorContext(error).to_string().contains("credential"))
-}
-
 /// The item behind a failed condition: `Some(None)` where there was none.
 #[allow(clippy::option_option, reason = "no failure, and a failure without an item, are two things")]
 fn conditional_failure(error: &SdkError<UpdateItemError>) -> Option<Option<Attributes>> {
@@ -947,17 +810,6 @@ fn conditional_failure(error: &SdkError<UpdateItemError>) -> Option<Option<Attri
         Some(UpdateItemError::ConditionalCheckFailedException(failure)) => Some(failure.item().cloned()),
         _ => None,
     }
-}
-
-/// How long to wait before a further try: from 25 ms up to about 3 s, by a spread of half of it.
-fn backoff(attempt: u32) -> Duration {
-    let most = 25_u64 << attempt.min(7);
-    // Calls that failed together should not come back together; the clock's last digits are spread enough for that.
-    let spread = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |now| u64::from(now.subsec_nanos() / 64))
-        % (most / 2 + 1);
-    Duration::from_millis(most / 2 + spread)
 }
 
 fn number_of(item: &Attributes, name: &str) -> Option<i64> {
@@ -985,13 +837,4 @@ fn kind_of(value: &AttributeValue) -> &'static str {
         AttributeValue::Ns(_) => "a number set",
         _ => "binary data",
     }
-}
-
-/// What an error goes back to.
-fn deepest(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
 }

@@ -7,10 +7,10 @@
 //!
 //! Above the rows stand the run records ([`ledger`]): which inputs were added, by whom, and whether that was finished.
 
-#[cfg(feature = "dynamodb")]
+#[cfg(feature = "aws")]
 pub mod dynamodb;
 pub mod ledger;
-#[cfg(feature = "dynamodb")]
+#[cfg(feature = "aws")]
 pub mod pace;
 pub mod sqlite;
 pub mod write;

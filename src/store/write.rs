@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-#[cfg(feature = "dynamodb")]
+#[cfg(feature = "aws")]
 use super::dynamodb::DynamoStore;
 use super::ledger::{InputIdentity, Ledger, ReadInput, Refusal, RunRecord, RunState};
 use super::sqlite::SqliteStore;
 use super::{Conflict, Item, Token, WriteCounts, WriteMode, Writing, Written};
+use crate::aws::AwsOptions;
 use crate::cell::Cell;
 use crate::row::{Row, Tenths};
 use crate::sink::SinkError;
@@ -126,19 +127,6 @@ impl TableName {
     }
 }
 
-/// How to reach AWS, and how fast to write.
-#[derive(Clone, Debug, Default)]
-pub struct AwsOptions {
-    /// Profile of the shared configuration.
-    pub profile: Option<String>,
-    /// Region.
-    pub region: Option<String>,
-    /// Another endpoint than AWS's own.
-    pub endpoint_url: Option<String>,
-    /// Most writes a second.
-    pub write_rate: Option<u32>,
-}
-
 /// Which rows to read.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
@@ -217,7 +205,7 @@ pub enum Store {
     /// A SQLite file.
     Sqlite(SqliteStore),
     /// A DynamoDB table.
-    #[cfg(feature = "dynamodb")]
+    #[cfg(feature = "aws")]
     DynamoDb(Box<DynamoStore>),
 }
 
@@ -227,14 +215,16 @@ impl Store {
     /// # Errors
     ///
     /// Where it cannot be reached, is missing, or is another kind of table.
-    pub fn open(name: &TableName, create: bool, aws: &AwsOptions) -> Result<Self, StoreError> {
+    pub fn open(name: &TableName, create: bool, aws: &AwsOptions, write_rate: Option<u32>) -> Result<Self, StoreError> {
         Ok(match name {
             TableName::Sqlite(path) => Self::Sqlite(SqliteStore::open(path, create)?),
-            #[cfg(feature = "dynamodb")]
-            TableName::DynamoDb(name) => Self::DynamoDb(Box::new(DynamoStore::open(name.as_deref(), create, aws)?)),
-            #[cfg(not(feature = "dynamodb"))]
+            #[cfg(feature = "aws")]
+            TableName::DynamoDb(name) => {
+                Self::DynamoDb(Box::new(DynamoStore::open(name.as_deref(), create, aws, write_rate)?))
+            }
+            #[cfg(not(feature = "aws"))]
             TableName::DynamoDb(_) => {
-                let _ = aws;
+                let _ = (aws, write_rate);
                 let error = "this build has no DynamoDB in it".to_owned();
                 return Err(StoreError::Open { table: name.to_string(), error });
             }
@@ -249,7 +239,7 @@ impl Store {
     pub fn ledger(&self) -> Result<Ledger, StoreError> {
         match self {
             Self::Sqlite(store) => store.ledger(),
-            #[cfg(feature = "dynamodb")]
+            #[cfg(feature = "aws")]
             Self::DynamoDb(store) => store.ledger(),
         }
     }
@@ -262,7 +252,7 @@ impl Store {
     pub fn read(&self, keys: &Keys) -> Result<Vec<TableRow>, StoreError> {
         match self {
             Self::Sqlite(store) => store.read(keys),
-            #[cfg(feature = "dynamodb")]
+            #[cfg(feature = "aws")]
             Self::DynamoDb(store) => store.read(keys),
         }
     }
@@ -270,7 +260,7 @@ impl Store {
     fn put_record(&mut self, record: &mut RunRecord, new: bool) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(store) => store.put_record(record, new),
-            #[cfg(feature = "dynamodb")]
+            #[cfg(feature = "aws")]
             Self::DynamoDb(store) => store.put_record(record, new),
         }
     }
@@ -283,7 +273,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(store) => store.write(rows, writing, tell),
-            #[cfg(feature = "dynamodb")]
+            #[cfg(feature = "aws")]
             Self::DynamoDb(store) => store.write(rows, writing, tell),
         }
     }
@@ -377,6 +367,8 @@ pub struct WriteOptions {
     pub live_window_seconds: i64,
     /// Write nothing, not even a table to be made.
     pub dry_run: bool,
+    /// Most writes a second.
+    pub write_rate: Option<u32>,
 }
 
 /// A run that has been read and wants to write.
@@ -445,7 +437,7 @@ impl TableSink {
     ///
     /// See [`Store::open`] and [`Store::ledger`].
     pub fn open(name: &TableName, create: bool, aws: &AwsOptions, options: WriteOptions) -> Result<Self, StoreError> {
-        let (store, ledger) = match Store::open(name, create && !options.dry_run, aws) {
+        let (store, ledger) = match Store::open(name, create && !options.dry_run, aws, options.write_rate) {
             Err(StoreError::Missing { table, .. }) if create => (None, Ledger { table, records: Vec::new() }),
             store => {
                 let store = store?;

@@ -1,0 +1,785 @@
+//! A Kinesis stream: its shards, each of which is one partition, and their pages.
+//!
+//! Every shard is read by a task of its own, a page ahead of whoever decodes, within the limits of a shard: five calls and
+//! 2 MiB a second, of which [`ReadShare`] is taken, since live consumers read the same shards. A shard ends where the service
+//! says that it is closed and read, or at the tip of the stream.
+//! API: <https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html>.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_kinesis::Client;
+use aws_sdk_kinesis::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_kinesis::operation::get_records::GetRecordsOutput;
+use aws_sdk_kinesis::primitives::DateTime;
+use aws_sdk_kinesis::types::{
+    Shard, ShardFilter, ShardFilterType, ShardIteratorType, StreamDescriptionSummary, StreamStatus,
+};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::failed_batch::FailedBatch;
+use super::records::{self, Page, Pages, RecordQueue, Unpacked};
+use super::{Input, SourceError};
+use crate::aws::AwsOptions;
+use crate::aws::connection::{self, Connection, Service};
+use crate::aws::trouble::{Failure, Trouble, backoff, patiently};
+use crate::decode::Record;
+use crate::time::{NANOS, Timestamp};
+
+/// The service. A page may be 10 MiB, and a shard gives 2 MiB a second.
+const SERVICE: Service = Service {
+    name: "Kinesis",
+    endpoint_variable: "AWS_ENDPOINT_URL_KINESIS",
+    attempt_timeout: Duration::from_secs(30),
+    signs: true,
+};
+
+/// Records of one call at most, as the service has it.
+const PAGE_RECORDS: i32 = 10_000;
+
+/// Calls a second that a shard answers.
+const SHARD_CALLS: u64 = 5;
+
+/// Bytes a second that a shard gives.
+const SHARD_BYTES: u64 = 2 << 20;
+
+/// By how much a record may arrive before the event time that it carries: a clock's skew, in seconds. Reading begins so long
+/// before the range, and a report further ahead of its arrival is rejected.
+pub const SKEW_SECONDS: i64 = 600;
+
+/// How many pages without a record, and without coming nearer to the tip, make a shard idle. The service may go on saying
+/// that something lies ahead.
+const IDLE_PAGES: u32 = 25;
+
+/// How often in a row an iterator may expire before it is used.
+const EXPIRED_TRIES: u32 = 10;
+
+/// Pages that wait for whoever decodes, besides the one that is on its way.
+const PAGES_AHEAD: usize = 1;
+
+/// Which share of a shard's limits a run takes, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadShare(NonZeroU32);
+
+impl ReadShare {
+    /// All of it.
+    pub const WHOLE: Self = Self(NonZeroU32::new(1000).unwrap());
+
+    fn thousandths(self) -> u64 {
+        u64::from(self.0.get())
+    }
+
+    /// How long a call must be after one that gave so many bytes.
+    fn gap(self, bytes: u64) -> Duration {
+        let calls = 1_000_000_000 / SHARD_CALLS;
+        let bytes = bytes.saturating_mul(1_000_000_000) / SHARD_BYTES;
+        Duration::from_nanos(calls.max(bytes).saturating_mul(1000) / self.thousandths())
+    }
+}
+
+impl std::str::FromStr for ReadShare {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fail = || format!("'{text}' is no share: more than 0 and at most 1, with three decimals at most");
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole)
+            || !digits(decimals)
+            || decimals.len() > 3
+            || whole.len() + decimals.len() == 0
+            || whole.len() > 1
+        {
+            return Err(fail());
+        }
+        let thousandths = format!("{whole}{decimals:0<3}").parse().map_err(|_| fail())?;
+        NonZeroU32::new(thousandths).filter(|share| share.get() <= 1000).map(Self).ok_or_else(fail)
+    }
+}
+
+impl std::fmt::Display for ReadShare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:03}", self.0.get() / 1000, self.0.get() % 1000)
+    }
+}
+
+/// A stream.
+#[derive(Debug)]
+pub struct Stream {
+    client: Client,
+    /// As the command line has it: a name, or an ARN.
+    given: String,
+    name: String,
+    arn: String,
+    region: String,
+    endpoint: String,
+    retention: Duration,
+    created: Option<Timestamp>,
+    share: ReadShare,
+    /// The shards that the run knows.
+    known: Mutex<BTreeSet<String>>,
+}
+
+impl Stream {
+    /// Finds a stream by its name or its ARN.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, or it cannot be read now.
+    pub fn open(name: &str, aws: &AwsOptions, share: ReadShare) -> Result<Arc<Self>, SourceError> {
+        let shown = format!("kinesis:{name}");
+        let fail = |error: String| SourceError::Service { name: shown.clone(), error };
+        let region = region_of(name);
+        if let (Some(own), Some(given)) = (region, &aws.region)
+            && own != given
+        {
+            return Err(fail(format!("its ARN is of region {own}, and --region says {given}: leave --region out")));
+        }
+        let aws = AwsOptions { region: region.map(str::to_owned).or_else(|| aws.region.clone()), ..aws.clone() };
+        let Connection { config, region, endpoint } = Connection::open(SERVICE, &aws, region).map_err(fail)?;
+        let mut stream = Self {
+            client: Client::new(&config),
+            given: name.to_owned(),
+            name: name.to_owned(),
+            arn: String::new(),
+            region,
+            endpoint,
+            retention: Duration::ZERO,
+            created: None,
+            share,
+            known: Mutex::default(),
+        };
+        let summary = block_on(stream.describe())??;
+        match summary.stream_status() {
+            StreamStatus::Creating => {
+                return Err(fail("it is still being created, and holds nothing yet".to_owned()));
+            }
+            StreamStatus::Deleting => return Err(fail("it is being deleted".to_owned())),
+            _ => {}
+        }
+        summary.stream_name().clone_into(&mut stream.name);
+        summary.stream_arn().clone_into(&mut stream.arn);
+        let hours = u64::try_from(summary.retention_period_hours()).unwrap_or_default();
+        stream.retention = Duration::from_secs(hours.saturating_mul(3600));
+        stream.created = timestamp(summary.stream_creation_timestamp());
+        Ok(Arc::new(stream))
+    }
+
+    /// What people call it.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        format!("kinesis:{}", self.name)
+    }
+
+    /// Its ARN.
+    #[must_use]
+    pub fn arn(&self) -> &str {
+        &self.arn
+    }
+
+    /// For how many hours it keeps a record.
+    #[must_use]
+    pub fn retention_hours(&self) -> u64 {
+        self.retention.as_secs() / 3600
+    }
+
+    /// When the oldest record that it still holds at `now` may have arrived; `None` where it holds all that ever arrived.
+    #[must_use]
+    pub fn oldest(&self, now: Timestamp) -> Option<Timestamp> {
+        let kept = i64::try_from(self.retention.as_nanos()).unwrap_or(i64::MAX);
+        let oldest = Timestamp::from_nanos(now.nanos().saturating_sub(kept));
+        self.created.is_none_or(|created| created < oldest).then_some(oldest)
+    }
+
+    /// Every shard that holds records from an instant on, by their names.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be listed.
+    pub fn shards(self: &Arc<Self>, from: Timestamp) -> Result<Vec<Input>, SourceError> {
+        let filter = ShardFilter::builder().r#type(ShardFilterType::FromTimestamp).timestamp(date_time(from)).build();
+        let filter = filter.map_err(|error| self.failure(error.to_string()))?;
+        let mut shards = block_on(self.list(Some(filter)))??;
+        shards.sort_by(|one, other| one.shard_id().cmp(other.shard_id()));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(shards.iter().map(|shard| shard.shard_id().to_owned()));
+        Ok(shards.iter().map(|shard| self.input(shard, Stretch::From(from))).collect())
+    }
+
+    /// The records of a failed batch.
+    #[must_use]
+    pub fn batch(self: &Arc<Self>, batch: &FailedBatch) -> ShardInput {
+        ShardInput {
+            stream: Arc::clone(self),
+            shard: batch.shard.as_str().into(),
+            parents: Vec::new(),
+            is_closed: false,
+            stretch: Stretch::Batch {
+                name: batch.name.clone(),
+                first: batch.first.as_str().into(),
+                last: batch.last.as_str().into(),
+            },
+        }
+    }
+
+    fn input(self: &Arc<Self>, shard: &Shard, stretch: Stretch) -> Input {
+        let parents = [shard.parent_shard_id(), shard.adjacent_parent_shard_id()];
+        Input::Shard(ShardInput {
+            stream: Arc::clone(self),
+            shard: shard.shard_id().into(),
+            parents: parents.into_iter().flatten().map(Into::into).collect(),
+            is_closed: shard.sequence_number_range().is_some_and(|range| range.ending_sequence_number().is_some()),
+            stretch,
+        })
+    }
+
+    /// The shards that came of one that has ended, and of which the run does not know yet.
+    fn children(self: &Arc<Self>, parent: &str, stretch: &Stretch) -> Result<Vec<Input>, SourceError> {
+        let is_child =
+            |shard: &Shard| shard.parent_shard_id() == Some(parent) || shard.adjacent_parent_shard_id() == Some(parent);
+        let mut shards = block_on(self.list(None))??;
+        shards.retain(is_child);
+        shards.sort_by(|one, other| one.shard_id().cmp(other.shard_id()));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        shards.retain(|shard| known.insert(shard.shard_id().to_owned()));
+        Ok(shards.iter().map(|shard| self.input(shard, stretch.clone())).collect())
+    }
+
+    fn failure(&self, error: String) -> SourceError {
+        SourceError::Service { name: format!("kinesis:{}", self.given), error }
+    }
+
+    /// What a failed call means, in a sentence with its remedy.
+    fn explain<E>(&self, name: &str, action: &str, error: &SdkError<E>) -> SourceError
+    where
+        E: std::error::Error + ProvideErrorMetadata + 'static,
+    {
+        let error = match Failure::of(action, &self.endpoint, error) {
+            Failure::Missing => format!(
+                "there is no such stream or shard in region {} ({}); --region names another region",
+                self.region,
+                error.message().unwrap_or("no further message")
+            ),
+            Failure::Denied(error) | Failure::Call(error) => error,
+        };
+        SourceError::Service { name: name.to_owned(), error }
+    }
+
+    fn arn_if_given(&self) -> Option<String> {
+        self.given.starts_with("arn:").then(|| self.given.clone())
+    }
+
+    fn name_if_given(&self) -> Option<String> {
+        (!self.given.starts_with("arn:")).then(|| self.given.clone())
+    }
+
+    async fn describe(&self) -> Result<StreamDescriptionSummary, SourceError> {
+        let call = || {
+            let request = self.client.describe_stream_summary();
+            request.set_stream_name(self.name_if_given()).set_stream_arn(self.arn_if_given()).send()
+        };
+        let shown = format!("kinesis:{}", self.given);
+        let answer = patiently(call).await;
+        let answer = answer.map_err(|error| self.explain(&shown, "kinesis:DescribeStreamSummary", &error))?;
+        answer.stream_description_summary.ok_or_else(|| self.failure("the service does not describe it".to_owned()))
+    }
+
+    /// All pages of a list of shards.
+    async fn list(&self, filter: Option<ShardFilter>) -> Result<Vec<Shard>, SourceError> {
+        let mut shards = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let call = || {
+                let request = self.client.list_shards();
+                // A token stands for the stream and the filter too.
+                match &token {
+                    Some(token) => request.next_token(token),
+                    None => request
+                        .set_stream_name(self.name_if_given())
+                        .set_stream_arn(self.arn_if_given())
+                        .set_shard_filter(filter.clone()),
+                }
+                .send()
+            };
+            let answer = patiently(call).await;
+            let answer = answer.map_err(|error| self.explain(&self.shown(), "kinesis:ListShards", &error))?;
+            shards.extend(answer.shards.unwrap_or_default());
+            token = answer.next_token;
+            if token.is_none() {
+                return Ok(shards);
+            }
+        }
+    }
+}
+
+/// The region in a stream's ARN: `arn:aws:kinesis:REGION:ACCOUNT:stream/NAME`.
+fn region_of(name: &str) -> Option<&str> {
+    name.strip_prefix("arn:")?.split(':').nth(2).filter(|region| !region.is_empty())
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, SourceError> {
+    let runtime = connection::runtime();
+    let runtime =
+        runtime.map_err(|error| SourceError::Service { name: "kinesis".to_owned(), error: error.to_string() })?;
+    Ok(runtime.block_on(future))
+}
+
+fn timestamp(time: &DateTime) -> Option<Timestamp> {
+    i64::try_from(time.as_nanos()).ok().map(Timestamp::from_nanos)
+}
+
+/// An instant as the service takes it: to the millisecond, never later.
+fn date_time(time: Timestamp) -> DateTime {
+    DateTime::from_millis(time.nanos().div_euclid(NANOS / 1000))
+}
+
+/// What of a shard is read.
+#[derive(Clone, Debug)]
+enum Stretch {
+    /// What arrived from an instant on.
+    From(Timestamp),
+    /// The records of a failed batch, both ends included.
+    Batch {
+        /// The document that names it.
+        name: String,
+        /// Sequence numbers.
+        first: Arc<str>,
+        last: Arc<str>,
+    },
+}
+
+/// A shard, or a stretch of one.
+#[derive(Clone, Debug)]
+pub struct ShardInput {
+    stream: Arc<Stream>,
+    shard: Arc<str>,
+    parents: Vec<Arc<str>>,
+    /// Whether nothing more will come into it.
+    is_closed: bool,
+    stretch: Stretch,
+}
+
+impl ShardInput {
+    /// What people call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match &self.stretch {
+            Stretch::From(_) => format!("{}/{}", self.stream.shown(), self.shard),
+            Stretch::Batch { name, .. } => format!("{name}, {}/{}", self.stream.shown(), self.shard),
+        }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.shard
+    }
+
+    /// The shards that it came from.
+    #[must_use]
+    pub fn parents(&self) -> &[Arc<str>] {
+        &self.parents
+    }
+
+    /// Whether the first record of a batch is still there, so that the batch is whole.
+    ///
+    /// # Errors
+    ///
+    /// Where the stream cannot be asked.
+    pub fn still_holds_batch(&self) -> Result<bool, SourceError> {
+        let Stretch::Batch { first, .. } = &self.stretch else { return Ok(true) };
+        let mut queue = self.open()?;
+        let mut found = None;
+        match queue.look(|record, _| {
+            found = Some(Arc::clone(&record.sequence));
+            false
+        }) {
+            // What is gone is told by how the stretch begins.
+            Err(SourceError::Gone { .. }) => return Ok(false),
+            looked => looked?,
+        };
+        Ok(found.is_some_and(|found| &found == first))
+    }
+
+    /// Begins to read it.
+    ///
+    /// # Errors
+    ///
+    /// Where the system gives no thread to read on.
+    pub fn open(&self) -> Result<RecordQueue, SourceError> {
+        let fail = |error: std::io::Error| SourceError::Service { name: self.name(), error: error.to_string() };
+        let runtime = connection::runtime().map_err(fail)?;
+        let (sender, pages) = mpsc::channel(PAGES_AHEAD);
+        let reader = ShardReader {
+            input: self.clone(),
+            name: self.name(),
+            shard: format!("{}/{}", self.stream.arn, self.shard).into(),
+            last: None,
+            budget: Budget { share: self.stream.share, next: None },
+        };
+        let task = runtime.spawn(reader.run(sender));
+        Ok(RecordQueue::new(Box::new(ShardPages { input: self.clone(), pages, task, ended: None })))
+    }
+}
+
+/// The pages of a shard as its task sends them.
+struct ShardPages {
+    input: ShardInput,
+    pages: mpsc::Receiver<Result<Sent, SourceError>>,
+    task: JoinHandle<()>,
+    ended: Option<Ended>,
+}
+
+enum Sent {
+    Page(Page),
+    Ended(Ended),
+}
+
+/// Where a shard ended.
+struct Ended {
+    /// At its own end rather than at the tip.
+    is_closed: bool,
+    warning: Option<String>,
+}
+
+impl Drop for ShardPages {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Pages for ShardPages {
+    fn next_page(&mut self) -> Result<Option<Page>, SourceError> {
+        match self.pages.blocking_recv() {
+            Some(Ok(Sent::Page(page))) => Ok(Some(page)),
+            Some(Ok(Sent::Ended(ended))) => {
+                self.ended = Some(ended);
+                Ok(None)
+            }
+            Some(Err(error)) => Err(error),
+            // A task that ended without a word has lost records.
+            None => Err(SourceError::Service { name: self.input.name(), error: "its reading broke off".to_owned() }),
+        }
+    }
+
+    fn successors(&self) -> Result<Vec<Input>, SourceError> {
+        match (&self.input.stretch, &self.ended) {
+            (Stretch::From(_), Some(Ended { is_closed: true, .. })) => {
+                self.input.stream.children(&self.input.shard, &self.input.stretch)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn may_repeat(&self) -> bool {
+        matches!(self.input.stretch, Stretch::Batch { .. })
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.ended.as_ref()?.warning.clone()
+    }
+}
+
+/// Reads one shard.
+struct ShardReader {
+    input: ShardInput,
+    name: String,
+    /// Stream and shard, as records name it.
+    shard: Arc<str>,
+    /// Sequence number of the last record that was taken.
+    last: Option<Arc<str>>,
+    budget: Budget,
+}
+
+impl ShardReader {
+    async fn run(mut self, sender: mpsc::Sender<Result<Sent, SourceError>>) {
+        let ended = self.read(&sender).await.map(Sent::Ended);
+        // Whoever went away wants to hear of no end.
+        let _ = sender.send(ended).await;
+    }
+
+    async fn read(&mut self, sender: &mpsc::Sender<Result<Sent, SourceError>>) -> Result<Ended, SourceError> {
+        let mut iterator = self.iterator().await?;
+        let mut expired = 0;
+        let mut stillness = Stillness::default();
+        loop {
+            let Some(answer) = self.page(&iterator).await? else {
+                expired += 1;
+                if expired > EXPIRED_TRIES {
+                    return Err(self.failure("its iterators expire before they can be used"));
+                }
+                iterator = self.iterator().await?;
+                continue;
+            };
+            expired = 0;
+            let GetRecordsOutput { records, next_shard_iterator, millis_behind_latest, .. } = answer;
+            let given = records.len();
+            let (page, is_behind_batch) = self.unpack(records)?;
+            self.budget.spend(page.stored_bytes);
+            if !page.records.is_empty() && sender.send(Ok(Sent::Page(page))).await.is_err() {
+                return Ok(Ended { is_closed: false, warning: None });
+            }
+            if is_behind_batch {
+                return Ok(Ended { is_closed: false, warning: None });
+            }
+            let at_tip = millis_behind_latest == Some(0) && given < PAGE_RECORDS.unsigned_abs() as usize;
+            let ended = match next_shard_iterator {
+                None => Some(Ended { is_closed: true, warning: None }),
+                // A shard that is closed ends by itself.
+                Some(_) if at_tip && !self.input.is_closed => Some(Ended { is_closed: false, warning: None }),
+                Some(_) if stillness.is_idle(given, millis_behind_latest) => {
+                    let warning = millis_behind_latest.filter(|millis| *millis > 0).map(|millis| {
+                        format!(
+                            "{}: {IDLE_PAGES} pages in a row held no record, though the stream says that its tip is {} s \
+                             ahead; it was taken for idle",
+                            self.name,
+                            millis / 1000
+                        )
+                    });
+                    Some(Ended { is_closed: false, warning })
+                }
+                Some(next) => {
+                    iterator = next;
+                    None
+                }
+            };
+            if let Some(ended) = ended {
+                return match &self.input.stretch {
+                    Stretch::Batch { .. } => Err(self.gone()),
+                    Stretch::From(_) => Ok(ended),
+                };
+            }
+        }
+    }
+
+    /// An iterator behind the last record, or at the beginning.
+    async fn iterator(&self) -> Result<String, SourceError> {
+        let stream = &self.input.stream;
+        let call = || {
+            let request = stream
+                .client
+                .get_shard_iterator()
+                .set_stream_name(stream.name_if_given())
+                .set_stream_arn(stream.arn_if_given())
+                .shard_id(&*self.input.shard);
+            match (&self.last, &self.input.stretch) {
+                (Some(last), _) => request
+                    .shard_iterator_type(ShardIteratorType::AfterSequenceNumber)
+                    .starting_sequence_number(&**last),
+                (None, Stretch::From(from)) => {
+                    request.shard_iterator_type(ShardIteratorType::AtTimestamp).timestamp(date_time(*from))
+                }
+                (None, Stretch::Batch { first, .. }) => {
+                    request.shard_iterator_type(ShardIteratorType::AtSequenceNumber).starting_sequence_number(&**first)
+                }
+            }
+            .send()
+        };
+        let answer = patiently(call).await.map_err(|error| {
+            let is_batch = matches!(self.input.stretch, Stretch::Batch { .. });
+            match error.code() {
+                // The stream knows the number or the shard no more.
+                Some("InvalidArgumentException" | "ResourceNotFoundException") if is_batch => self.gone(),
+                _ => stream.explain(&self.name, "kinesis:GetShardIterator", &error),
+            }
+        })?;
+        answer.shard_iterator.ok_or_else(|| self.failure("the service gave no iterator"))
+    }
+
+    /// One page, however often it has to be asked for; `None` where the iterator has expired.
+    async fn page(&mut self, iterator: &str) -> Result<Option<GetRecordsOutput>, SourceError> {
+        let began = Instant::now();
+        let mut attempt = 0;
+        loop {
+            self.budget.wait().await;
+            let stream = &self.input.stream;
+            let answer = stream.client.get_records().shard_iterator(iterator).limit(PAGE_RECORDS).send().await;
+            let error = match answer {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) => error,
+            };
+            if error.code() == Some("ExpiredIteratorException") {
+                return Ok(None);
+            }
+            let trouble = Trouble::of(&error);
+            if began.elapsed() > trouble.patience(self.last.is_some()) {
+                return Err(stream.explain(&self.name, "kinesis:GetRecords", &error));
+            }
+            self.budget.spend(0);
+            sleep(backoff(attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    /// The records of a page that belong to the stretch; and whether it ends with them.
+    fn unpack(&mut self, given: Vec<aws_sdk_kinesis::types::Record>) -> Result<(Page, bool), SourceError> {
+        let mut page = Page::default();
+        for record in given {
+            let aws_sdk_kinesis::types::Record {
+                sequence_number,
+                approximate_arrival_timestamp,
+                data,
+                partition_key,
+                ..
+            } = record;
+            let data = data.into_inner();
+            page.stored_bytes += (data.len() + partition_key.len()) as u64;
+            let arrival = approximate_arrival_timestamp.as_ref().and_then(timestamp);
+            if let Some(last) = &self.last
+                && in_order(last, &sequence_number) != Ordering::Less
+            {
+                page.records.push(Unpacked::Duplicate);
+                continue;
+            }
+            match &self.input.stretch {
+                // What an iterator gives from before its instant is none of the range.
+                Stretch::From(from)
+                    if self.last.is_none() && arrival.is_some_and(|arrival| is_before(arrival, *from)) =>
+                {
+                    continue;
+                }
+                Stretch::Batch { first, .. } if self.last.is_none() && **first != *sequence_number => {
+                    return Err(self.gone());
+                }
+                Stretch::Batch { last, .. } if in_order(&sequence_number, last) == Ordering::Greater => {
+                    return Ok((page, true));
+                }
+                _ => {}
+            }
+            let sequence: Arc<str> = sequence_number.into();
+            self.last = Some(Arc::clone(&sequence));
+            let record = Record { arrival, shard: Arc::clone(&self.shard), sequence, sub_sequence: None };
+            records::unpack(record, data, &mut |unpacked| page.records.push(unpacked));
+        }
+        let is_behind_batch = match (&self.input.stretch, &self.last) {
+            (Stretch::Batch { last, .. }, Some(taken)) => in_order(taken, last) != Ordering::Less,
+            _ => false,
+        };
+        Ok((page, is_behind_batch))
+    }
+
+    fn failure(&self, error: &str) -> SourceError {
+        SourceError::Service { name: self.name.clone(), error: error.to_owned() }
+    }
+
+    fn gone(&self) -> SourceError {
+        SourceError::Gone { name: self.name.clone() }
+    }
+}
+
+/// Whether a record arrived before an instant, by the millisecond to which the service counts.
+fn is_before(arrival: Timestamp, instant: Timestamp) -> bool {
+    arrival.nanos().div_euclid(NANOS / 1000) < instant.nanos().div_euclid(NANOS / 1000)
+}
+
+/// The order of two sequence numbers, which have up to 56 digits: by value, as text.
+fn in_order(one: &str, other: &str) -> Ordering {
+    let (one, other) = (one.trim_start_matches('0'), other.trim_start_matches('0'));
+    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+}
+
+/// A shard's calls, kept within its limits.
+struct Budget {
+    share: ReadShare,
+    /// When the next call may be made.
+    next: Option<Instant>,
+}
+
+impl Budget {
+    async fn wait(&self) {
+        if let Some(next) = self.next {
+            sleep_until(next).await;
+        }
+    }
+
+    /// Takes note of a call that gave so many bytes.
+    fn spend(&mut self, bytes: u64) {
+        self.next = Some(Instant::now() + self.share.gap(bytes));
+    }
+}
+
+/// How long a shard has given nothing and come no nearer to the tip.
+#[derive(Debug)]
+struct Stillness {
+    least_behind: i64,
+    pages: u32,
+}
+
+impl Default for Stillness {
+    fn default() -> Self {
+        Self { least_behind: i64::MAX, pages: 0 }
+    }
+}
+
+impl Stillness {
+    /// Takes note of a page, and tells whether it was one too many.
+    fn is_idle(&mut self, records: usize, millis_behind: Option<i64>) -> bool {
+        let behind = millis_behind.unwrap_or(i64::MAX);
+        if records > 0 || behind < self.least_behind {
+            self.pages = 0;
+        } else {
+            self.pages += 1;
+        }
+        self.least_behind = self.least_behind.min(behind);
+        self.pages >= IDLE_PAGES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_numbers_are_in_order_of_value() {
+        let long = "49601189658422359378836298521827638475320189012309704722";
+        let longer = "149601189658422359378836298521827638475320189012309704722";
+        for (less, more) in [("9", "10"), (long, longer), ("0009", "10"), (long, &format!("5{}", &long[1..]))] {
+            assert_eq!(in_order(less, more), Ordering::Less);
+            assert_eq!(in_order(more, less), Ordering::Greater);
+        }
+        assert_eq!(in_order("007", "7"), Ordering::Equal);
+    }
+
+    #[test]
+    fn a_share_is_a_decimal_of_a_shard() {
+        for (text, thousandths) in [("1", 1000), ("1.0", 1000), ("0.5", 500), (".25", 250), ("0.001", 1)] {
+            assert_eq!(text.parse::<ReadShare>().unwrap().thousandths(), thousandths, "{text}");
+        }
+        for text in ["0", "0.0", "1.001", "2", "-1", "half", "", ".", "0.0001", "1e0", "0,5"] {
+            assert!(text.parse::<ReadShare>().is_err(), "{text}");
+        }
+        assert_eq!("0.5".parse::<ReadShare>().unwrap().to_string(), "0.500");
+    }
+
+    #[test]
+    fn calls_keep_to_five_and_two_mebibytes_a_second() {
+        assert_eq!(ReadShare::WHOLE.gap(0), Duration::from_millis(200));
+        assert_eq!(ReadShare::WHOLE.gap(10 << 20), Duration::from_secs(5));
+        let half: ReadShare = "0.5".parse().unwrap();
+        assert_eq!(half.gap(0), Duration::from_millis(400));
+        assert_eq!(half.gap(1 << 20), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_shard_is_idle_when_it_neither_gives_nor_moves() {
+        let mut stillness = Stillness::default();
+        assert!(!(0..1000).any(|page| stillness.is_idle(0, Some(10_000 - page))));
+        assert_eq!((0..100).position(|_| stillness.is_idle(0, Some(9_001))), Some(IDLE_PAGES as usize - 1));
+        let mut stillness = Stillness::default();
+        assert_eq!(
+            (0..100).position(|page| stillness.is_idle(usize::from(page == 7), None)),
+            Some(IDLE_PAGES as usize + 7)
+        );
+    }
+
+    #[test]
+    fn regions_are_in_arns() {
+        assert_eq!(region_of("arn:aws:kinesis:eu-north-1:000000000000:stream/ais"), Some("eu-north-1"));
+        assert_eq!(region_of("ais"), None);
+    }
+}
