@@ -77,6 +77,8 @@ pub struct PartitionOutcome {
     pub name: String,
     /// Whether the command line names it, rather than its directory.
     pub named: bool,
+    /// What its tally numbers: `line` or `record`.
+    pub unit: &'static str,
     /// The fates of its sentences.
     pub tally: Tally,
     /// Accepted reports that a filter left out.
@@ -429,6 +431,7 @@ impl Run<'_> {
         self.states[place] = State::Done(Box::new(PartitionOutcome {
             name: input.name(),
             named: input.is_named(),
+            unit: if reader.gives_records() { "record" } else { "line" },
             tally,
             filtered,
             first_time,

@@ -88,6 +88,14 @@ impl Summary<'_> {
         Note::ALL.iter().map(|kind| self.kind(kind.name(), kind.meaning(), |tally| tally.noted(*kind))).collect()
     }
 
+    /// What is counted of the inputs: `line` or `record`, or `line` where they differ.
+    fn unit(&self) -> &'static str {
+        match self.inputs() {
+            [first, rest @ ..] if rest.iter().all(|input| input.unit == first.unit) => first.unit,
+            _ => "line",
+        }
+    }
+
     fn times(&self) -> Option<(Timestamp, Timestamp)> {
         let first = self.inputs().iter().filter_map(|input| input.first_time).min()?;
         let last = self.inputs().iter().filter_map(|input| input.last_time).max()?;
@@ -240,7 +248,7 @@ impl fmt::Display for Summary<'_> {
         line(
             f,
             "read",
-            &format!("{name}: {}, {} lines", BinaryBytes(bytes), HumanCount(self.sum(|tally| tally.lines))),
+            &format!("{name}: {}, {} {}s", BinaryBytes(bytes), HumanCount(self.sum(|tally| tally.lines)), self.unit()),
         )?;
         if let Some((first, last)) = self.times() {
             line(f, "", &format!("event time {first} to {last}"))?;
@@ -270,7 +278,7 @@ impl fmt::Display for Summary<'_> {
             let mut title = title;
             for kind in kinds.iter().filter(|kind| kind.number > 0 && kind.name != Note::SogMissing.name()) {
                 let example = match &kind.example {
-                    Some((_, line)) if self.inputs().len() == 1 => format!("line {line}"),
+                    Some((_, line)) if self.inputs().len() == 1 => format!("{} {line}", self.unit()),
                     Some((input, line)) => format!("{input}:{line}"),
                     None => String::new(),
                 };

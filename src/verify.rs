@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::aws::AwsOptions;
 use crate::cell::{Cell, InvalidCell};
+use crate::engine::clock::Lateness;
 use crate::row::{Average, Row, Tenths};
 use crate::store::write::{Keys, Store, TableName};
 use crate::table;
@@ -90,6 +91,21 @@ pub enum Reference {
     Table(TableRef),
     /// The sentences themselves, in a file or directory.
     File(PathBuf),
+    /// The sentences themselves, in a Kinesis stream: its name or its ARN.
+    #[cfg(feature = "aws")]
+    Stream(String),
+}
+
+impl Reference {
+    /// The allowed lateness where none is given: that of the command that reads the same.
+    #[must_use]
+    pub fn default_lateness(&self) -> Lateness {
+        match self {
+            Self::Table(_) | Self::File(_) => Lateness::Unbounded,
+            #[cfg(feature = "aws")]
+            Self::Stream(_) => Lateness::LIVE_PIPELINE,
+        }
+    }
 }
 
 impl std::str::FromStr for Reference {
@@ -98,8 +114,10 @@ impl std::str::FromStr for Reference {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            #[cfg(feature = "aws")]
+            Some(("kinesis", stream)) if !stream.is_empty() => Ok(Self::Stream(stream.to_owned())),
             _ => text.parse().map(Self::Table).map_err(|_: String| {
-                format!("'{text}' is nothing to compare with: csv:PATH, sqlite:PATH, dynamodb:TABLE or file:PATH")
+                format!("'{text}' is nothing to compare with: csv:PATH, sqlite:PATH, dynamodb:TABLE, file:PATH or kinesis:STREAM")
             }),
         }
     }
@@ -110,6 +128,8 @@ impl std::fmt::Display for Reference {
         match self {
             Self::Table(table) => table.fmt(f),
             Self::File(path) => write!(f, "file:{}", path.display()),
+            #[cfg(feature = "aws")]
+            Self::Stream(stream) => write!(f, "kinesis:{stream}"),
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::reconcile::AggregateFile;
 use crate::report::MessageType;
 use crate::sink::Target;
 use crate::sink::rows::Form;
+#[cfg(feature = "aws")]
+use crate::source::kinesis::ReadShare;
 use crate::store::WriteMode;
 use crate::store::write::TableName;
 use crate::time::{Span, TimeArg};
@@ -49,6 +51,9 @@ pub struct Cli {
 pub enum Command {
     /// Count the reports of files, directories or standard input, per cell and window
     File(FileArgs),
+    /// Count the reports of a Kinesis stream, from a point in time on
+    #[cfg(feature = "aws")]
+    Kinesis(KinesisArgs),
     /// Add late reports to the windows that they missed
     Reconcile(ReconcileArgs),
     /// Print count and average SOG per window of a cell, or compare two results
@@ -104,8 +109,44 @@ pub struct FileArgs {
     pub run: RunArgs,
 }
 
-/// What every command that replays takes, whatever it reads.
+/// `ais-replay kinesis`.
+#[cfg(feature = "aws")]
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Reading begins ten minutes before --since and ends when a shard's reports are --lateness past --until, at \
+the shard's end, or at the tip of the stream. Only windows that lie wholly between --since and --until are counted.
+
+Examples:
+  ais-replay kinesis ais --since 2h
+  ais-replay kinesis ais --since 2026-05-01T06:00:00Z --until 2026-05-01T07:00:00Z --late late.ndjson --to dynamodb:ais_window_agg
+  ais-replay kinesis --failed-batch dead-letter.json
+  ais-replay kinesis --failed-batch dead-letters/ --repair --to dynamodb:ais_window_agg"
+)]
+pub struct KinesisArgs {
+    /// Stream to read: its name or its ARN [default with --failed-batch: the stream of the documents]
+    #[arg(value_name = "STREAM", required_unless_present = "failed_batch")]
+    pub stream: Option<String>,
+
+    /// Take this share of what a shard can give, which is 5 calls and 2 MiB a second: live consumers read the same shards
+    #[arg(long, value_name = "SHARE", default_value = "1", env = "AIS_REPLAY_READ_SHARE", help_heading = "Stream")]
+    pub read_share: ReadShare,
+
+    /// Read just the batches that these failure-destination documents of a Lambda event source mapping name, or that those
+    /// in a folder name; repeatable
+    #[arg(long, value_name = "FILE", help_heading = "Stream")]
+    pub failed_batch: Vec<PathBuf>,
+
+    /// Count every window that the failed batches touch anew from the stream, and replace it in the table of --to
+    #[arg(long, requires = "failed_batch", help_heading = "Stream")]
+    pub repair: bool,
+
+    /// The replay.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What every command that replays takes, whatever it reads.
+#[derive(Clone, Debug, Args)]
 pub struct RunArgs {
     /// Windows, times and filters.
     #[command(flatten)]
@@ -125,7 +166,7 @@ pub struct RunArgs {
 }
 
 /// How rows are written into a table that may hold something.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Tables")]
 pub struct TableArgs {
     /// What to do with rows [default: insert for a replay, add for reconcile]
@@ -199,7 +240,7 @@ fn parse_table(text: &str) -> Result<TableName, String> {
 }
 
 /// What a replay's result depends on.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
     /// Length of the windows, such as 90, 90s, 15m, 2h or 1d
     #[arg(long, value_name = "SPAN", default_value = "60s", env = "WINDOW_SECONDS", help_heading = "Windows")]
@@ -358,7 +399,7 @@ pub enum TagChecksumArg {
 }
 
 /// What comes out of a replay.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Where the rows go: stdout, csv:PATH, sqlite:PATH, dynamodb:TABLE, or dynamodb for the table that AGG_TABLE names;
@@ -458,8 +499,9 @@ pub struct VerifyArgs {
     #[arg(long = "in", value_name = "RESULT", env = "AIS_REPLAY_IN")]
     pub table: Option<TableRef>,
 
-    /// Compare with this instead: another result, or the sentences themselves, replayed with the flags below
-    #[arg(long, value_name = "RESULT|file:PATH")]
+    /// Compare with this: another result, or the sentences themselves in file:PATH or kinesis:STREAM, replayed with the flags
+    /// below
+    #[arg(long, value_name = "RESULT|SOURCE")]
     pub against: Option<Reference>,
 
     /// Form of the output [default: lines for people]

@@ -478,7 +478,11 @@ fn read_run(
             let read = outcome.partitions.iter().filter(|input| input.read.digest.is_some());
             read.map(|input| ReadInput::new(&input.name, &input.read)).collect()
         }
-        Identity::OfAll(input) => vec![ReadInput::clone(input)],
+        Identity::OfAll(input) => {
+            let mut input = ReadInput::clone(input);
+            input.identity.bytes = outcome.partitions.iter().map(|partition| partition.read.bytes).sum();
+            vec![input]
+        }
     };
     let token = match &args.output.run_id {
         Some(id) => Token::new(id).map_err(Usage)?,

@@ -1,29 +1,25 @@
 //! `ais-replay verify`: what a result holds, and whether another one agrees.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
 
 use super::args::{VerifyArgs, VerifyForm};
+use super::collect::{Collect, Rows};
 use super::console::Console;
-use super::progress::Bar;
 use super::replay::Extent;
 use super::settings::{self, Resolved};
 use super::{Status, Usage};
-use crate::cell::Cell;
 use crate::engine::clock::Lateness;
 use crate::report::MessageTypes;
 use crate::row::Row;
-use crate::run::{self, Output, Plan, Progress};
+use crate::run::{self, Plan};
 use crate::sink::SinkError;
-use crate::sink::late::LateReport;
 use crate::sink::rows::{Form, RowWriter};
-use crate::source::file;
+#[cfg(feature = "aws")]
+use crate::source::kinesis::{ReadShare, Stream};
+use crate::source::{Input, file};
 use crate::store::write::{Keys, TableName};
 use crate::summary::{FromEnvironment, counted};
 use crate::verify::{self, Difference, Reference, TableRef};
-
-type Rows = BTreeMap<(i64, Cell), Row>;
 
 /// Runs the command.
 ///
@@ -31,7 +27,9 @@ type Rows = BTreeMap<(i64, Cell), Row>;
 ///
 /// Where a result cannot be read, or the output not be written.
 pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Console) -> anyhow::Result<Status> {
-    let Resolved { plan, notes } = settings::resolve(&args.replay, Lateness::Unbounded, settings::now())?;
+    let now = settings::now();
+    let default_lateness = args.against.as_ref().map_or(Lateness::Unbounded, Reference::default_lateness);
+    let Resolved { plan, notes } = settings::resolve(&args.replay, default_lateness, now)?;
     notes.iter().for_each(|note| console.note(note));
     from_environment.iter().for_each(|set| console.note(format_args!("set by {set}")));
     refuse_filters_of_sentences(args)?;
@@ -58,7 +56,20 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     };
     let others = match reference {
         Reference::Table(other) => other.read(&keys, &aws)?,
-        Reference::File(path) => replayed(std::slice::from_ref(path), &plan, console)?,
+        Reference::File(path) => {
+            let inputs = file::find(std::slice::from_ref(path))?.inputs;
+            let total = inputs.iter().map(Input::stored_bytes).sum();
+            replayed(&inputs, Extent::Bytes(total), &plan, console)?
+        }
+        #[cfg(feature = "aws")]
+        Reference::Stream(name) => {
+            super::kinesis::since_and_until(&plan, now)?;
+            let stream = Stream::open(name, &aws, ReadShare::WHOLE)?;
+            let mut narrowed = plan.clone();
+            let material = super::kinesis::material(&stream, &mut narrowed, now, console)?;
+            material.warnings.iter().for_each(|warning| console.warning(warning));
+            replayed(&material.inputs, material.extent, &narrowed, console)?
+        }
     };
     let mut others = select(others, &plan);
     others.retain(|(start, cell), _| keys.hold(*cell, *start));
@@ -82,10 +93,10 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
 
 /// A result has no message types and no positions, so what filters by them would fall on one side of a comparison alone.
 fn refuse_filters_of_sentences(args: &VerifyArgs) -> Result<(), Usage> {
-    let against_sentences = matches!(args.against, Some(Reference::File(_)));
+    let against_sentences = matches!(&args.against, Some(reference) if !matches!(reference, Reference::Table(_)));
     let types: MessageTypes = args.replay.types.iter().copied().collect();
     if !against_sentences && (types != MessageTypes::LIVE_PIPELINE || args.replay.bbox.is_some()) {
-        return Err(Usage("--types and --bbox are for --against file:PATH: a result knows neither".to_owned()));
+        return Err(Usage("--types and --bbox are for --against a log or a stream: a result knows neither".to_owned()));
     }
     Ok(())
 }
@@ -113,26 +124,10 @@ fn select(mut rows: Rows, plan: &Plan) -> Rows {
 }
 
 /// The rows that the sentences themselves give.
-fn replayed(paths: &[PathBuf], plan: &Plan, console: Console) -> anyhow::Result<Rows> {
-    struct Collect {
-        rows: Rows,
-        bar: Bar,
-    }
-    impl Output for Collect {
-        fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError> {
-            self.rows.extend(rows.iter().map(|row| (row.key(), row.clone())));
-            Ok(())
-        }
-        fn late(&mut self, _: usize, _: &dyn Fn() -> LateReport) {}
-        fn progress(&mut self, progress: &Progress) {
-            self.bar.show(progress);
-        }
-    }
-    let found = file::find(paths)?;
-    let total = found.inputs.iter().map(crate::source::Input::stored_bytes).sum();
-    let mut collect = Collect { rows: Rows::new(), bar: Bar::new(console, Extent::Bytes(total)) };
-    let outcome = run::run(&found.inputs, plan, &mut collect);
-    collect.bar.finish();
+fn replayed(inputs: &[Input], extent: Extent, plan: &Plan, console: Console) -> anyhow::Result<Rows> {
+    let mut collect = Collect::new(console, extent);
+    let outcome = run::run(inputs, plan, &mut collect);
+    let rows = collect.into_rows();
     let outcome = outcome?;
     let unusable = super::replay::unusable(&outcome, plan);
     if let Some(message) = unusable.first() {
@@ -156,7 +151,7 @@ fn replayed(paths: &[PathBuf], plan: &Plan, console: Console) -> anyhow::Result<
             plan.lateness
         ));
     }
-    Ok(collect.rows)
+    Ok(rows)
 }
 
 fn print(out: &mut impl Write, args: &VerifyArgs, keys: &Keys, rows: &[Row]) -> io::Result<()> {

@@ -35,7 +35,7 @@ use crate::time::{NANOS, Timestamp};
 const SERVICE: Service = Service {
     name: "Kinesis",
     endpoint_variable: "AWS_ENDPOINT_URL_KINESIS",
-    attempt_timeout: Duration::from_secs(30),
+    attempt_timeout: Duration::from_secs(120),
     signs: true,
 };
 
