@@ -152,7 +152,10 @@ impl Range {
 
 /// Four shards; then the first is split and the last two are merged.
 fn resharded(records: &[Put]) -> (Stream, Vec<Place>) {
-    let stream = Stream::start("ais", 4);
+    reshard(Stream::start("ais", 4), records)
+}
+
+fn reshard(stream: Stream, records: &[Put]) -> (Stream, Vec<Place>) {
     let third = records.len() / 3;
     let mut places = stream.put(&records[..third]);
     stream.split(0, 32);
@@ -227,6 +230,30 @@ fn faults_cost_no_record_and_count_none_twice() {
             assert!(proxy.seen.faults_of(kind) > 0, "{kind} never happened");
         }
     }
+}
+
+#[test]
+fn a_registered_consumer_reads_the_same_in_one_subscription_after_the_other() {
+    let (scene, start) = (Scene::new(), start());
+    let records = traffic(start, 8);
+    // A subscription has time for a few events of twenty records at most, so none reaches the end of its shard. The server
+    // calls every event the tip, hence all records lie in shards that are closed.
+    let stream = Stream::with_subscriptions("ais", 2, 500, 20);
+    stream.put(&records);
+    stream.split(0, 64);
+    stream.split(1, 192);
+    let arn = stream.register("backfill");
+    let range = Range::new(start, start + 5 * 60);
+    let expected = scene.of_file(&records, &range.flags());
+    for consumer in ["backfill", &arn] {
+        let proxy = Proxy::start(&stream, Weather::default());
+        let ran = scene.run(proxy.port(), &range.read(&["--consumer", consumer]));
+        assert_eq!((ran.status, &ran.stdout), (0, &expected), "{}", ran.stderr);
+        assert!(proxy.seen.faults_of("subscribed behind a record") > 4);
+        assert_eq!(proxy.seen.calls_of("GetRecords"), 0);
+    }
+    let nobody = scene.run(stream.port(), &range.read(&["--consumer", "nobody"]));
+    assert!(nobody.status == 1 && nobody.stderr.contains("no such consumer"), "{}", nobody.stderr);
 }
 
 #[test]

@@ -131,6 +131,10 @@ pub struct KinesisArgs {
     #[arg(long, value_name = "SHARE", default_value = "1", env = "AIS_REPLAY_READ_SHARE", help_heading = "Stream")]
     pub read_share: ReadShare,
 
+    /// Read as this registered consumer (enhanced fan-out), its name or its ARN: that takes nothing from other consumers
+    #[arg(long, value_name = "NAME", env = "AIS_REPLAY_CONSUMER", help_heading = "Stream")]
+    pub consumer: Option<String>,
+
     /// Read just the batches that these failure-destination documents of a Lambda event source mapping name, or that those
     /// in a folder name; repeatable
     #[arg(long, value_name = "FILE", help_heading = "Stream")]

@@ -44,7 +44,7 @@ pub fn run(args: &KinesisArgs, from_environment: Vec<FromEnvironment>, console: 
     notes.iter().for_each(|note| console.note(note));
     // Before anything is asked: these need no stream to be wrong.
     since_and_until(&plan, now)?;
-    let stream = Stream::open(name, &args.run.aws.options(), args.read_share)?;
+    let stream = Stream::open(name, &args.run.aws.options(), args.read_share, args.consumer.as_deref())?;
     let material = material(&stream, &mut plan, now, console)?;
     replay::replay(material, plan, &args.run, from_environment, console)
 }
@@ -242,7 +242,7 @@ fn one_stream(batches: &[FailedBatch]) -> Result<&str, Usage> {
 
 /// Opens the stream of the batches, which the command line may name too.
 fn open_of(name: Option<&str>, arn: &str, args: &KinesisArgs) -> anyhow::Result<Arc<Stream>> {
-    let stream = Stream::open(name.unwrap_or(arn), &args.run.aws.options(), args.read_share)?;
+    let stream = Stream::open(name.unwrap_or(arn), &args.run.aws.options(), args.read_share, args.consumer.as_deref())?;
     if stream.arn() != arn {
         return Err(Usage(format!("the failed batches are of {arn}, and not of {}", stream.arn())).into());
     }

@@ -64,7 +64,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         #[cfg(feature = "aws")]
         Reference::Stream(name) => {
             super::kinesis::since_and_until(&plan, now)?;
-            let stream = Stream::open(name, &aws, ReadShare::WHOLE)?;
+            let stream = Stream::open(name, &aws, ReadShare::WHOLE, None)?;
             let mut narrowed = plan.clone();
             let material = super::kinesis::material(&stream, &mut narrowed, now, console)?;
             material.warnings.iter().for_each(|warning| console.warning(warning));

@@ -15,6 +15,7 @@ use aws_sdk_kinesis::config::{BehaviorVersion, Credentials, Region};
 use base64::Engine as _;
 use ferrokinesis::store::{Store, StoreOptions};
 use ferrokinesis::types::StoredRecord;
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -52,7 +53,14 @@ pub struct Stream {
 impl Stream {
     /// A server with one stream of so many shards.
     pub fn start(name: &str, shards: i32) -> Self {
+        Self::with_subscriptions(name, shards, 300_000, 10_000)
+    }
+
+    /// The same; subscriptions last so many milliseconds, and their events hold so many records at most.
+    pub fn with_subscriptions(name: &str, shards: i32, milliseconds: u64, records: usize) -> Self {
         let options = StoreOptions {
+            subscribe_to_shard_session_ms: milliseconds,
+            subscribe_to_shard_event_record_limit: records,
             create_stream_ms: 0,
             delete_stream_ms: 0,
             update_stream_ms: 0,
@@ -84,6 +92,20 @@ impl Stream {
 
     pub fn arn(&self) -> String {
         format!("arn:aws:kinesis:eu-north-1:000000000000:stream/{}", self.name)
+    }
+
+    /// Registers a consumer, and gives its ARN.
+    pub fn register(&self, consumer: &str) -> String {
+        let request = self.client.register_stream_consumer().stream_arn(self.arn()).consumer_name(consumer);
+        let arn = RUNTIME.block_on(request.send()).unwrap().consumer.unwrap().consumer_arn;
+        for _ in 0..1000 {
+            let described = RUNTIME.block_on(self.client.describe_stream_consumer().consumer_arn(&arn).send()).unwrap();
+            if described.consumer_description.unwrap().consumer_status().as_str() == "ACTIVE" {
+                return arn;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the consumer does not become active");
     }
 
     /// Waits until a change of shards is done.
@@ -232,11 +254,12 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::new(Seen::default());
         let (upstream, weather, its_seen) = (stream.port, Arc::new(weather), Arc::clone(&seen));
+        let store = stream.store.clone();
         let task = RUNTIME.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (weather, seen) = (Arc::clone(&weather), Arc::clone(&its_seen));
+                let (weather, seen, store) = (Arc::clone(&weather), Arc::clone(&its_seen), store.clone());
                 // A client that went away is nobody's failure.
-                tokio::spawn(async move { serve(client, upstream, &weather, &seen).await.unwrap_or_default() });
+                tokio::spawn(async move { serve(client, upstream, &store, &weather, &seen).await.unwrap_or_default() });
             }
         });
         Self { port, seen, task }
@@ -254,7 +277,7 @@ enum Way {
     Cut,
 }
 
-async fn serve(mut client: TcpStream, upstream: u16, weather: &Weather, seen: &Seen) -> io::Result<()> {
+async fn serve(mut client: TcpStream, upstream: u16, store: &Store, weather: &Weather, seen: &Seen) -> io::Result<()> {
     client.set_nodelay(true)?;
     let mut server = TcpStream::connect(("127.0.0.1", upstream)).await?;
     server.set_nodelay(true)?;
@@ -269,6 +292,9 @@ async fn serve(mut client: TcpStream, upstream: u16, weather: &Weather, seen: &S
         if let Some((_, name)) = body["StreamARN"].as_str().and_then(|arn| arn.rsplit_once('/')) {
             seen.note("by ARN");
             body["StreamName"] = json!(name);
+        }
+        if operation == "SubscribeToShard" {
+            return subscribe(client, store, body, seen).await;
         }
         let (early, way) = before(&operation, &mut body, weather, seen).await;
         let answer = match early {
@@ -291,6 +317,23 @@ async fn serve(mut client: TcpStream, upstream: u16, weather: &Weather, seen: &S
             Way::Lost => return Ok(()),
             Way::Cut => return client.write_all(&answer[..answer.len() * 2 / 3]).await,
         }
+    }
+    Ok(())
+}
+
+/// A subscription by the server's own code, past its front door, which lets nothing of a starting position through but its
+/// type. It is over when its connection is.
+async fn subscribe(mut client: TcpStream, store: &Store, body: Value, seen: &Seen) -> io::Result<()> {
+    if body["StartingPosition"]["SequenceNumber"].is_string() {
+        seen.note("subscribed behind a record");
+    }
+    let events = ferrokinesis::actions::subscribe_to_shard::execute_streaming(store, body, "application/json").await;
+    let Ok(events) = events else { return client.write_all(&error(400, "ResourceNotFoundException")).await };
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/vnd.amazon.eventstream\r\nconnection: close\r\n\r\n";
+    client.write_all(head.as_bytes()).await?;
+    let mut events = events.into_data_stream();
+    while let Some(event) = events.next().await {
+        client.write_all(&event.map_err(io::Error::other)?).await?;
     }
     Ok(())
 }
