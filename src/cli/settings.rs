@@ -14,6 +14,7 @@ use crate::cell::{Cell, Precision};
 use crate::decode;
 use crate::engine::Selection;
 use crate::filter::Filter;
+use crate::memory::MemorySize;
 use crate::reconcile::{self, NamedKeys};
 use crate::run::Plan;
 use crate::source::ReadOptions;
@@ -90,6 +91,7 @@ pub fn resolve(args: &ReplayArgs, now: Timestamp) -> anyhow::Result<Resolved> {
             filter: Filter { types, bounding_box: args.bbox, cells: args.cell.clone() },
             read: ReadOptions::default(),
             threads: args.threads.map_or_else(default_threads, usize::from),
+            memory: args.memory.unwrap_or_else(MemorySize::quarter_of_machine),
         },
         notes,
     })

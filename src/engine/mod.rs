@@ -7,6 +7,9 @@
 //!
 //! A report is added once, to the pane of its instant ([`WindowSpec::pane`]); the windows that share a pane combine it
 //! when they close. Only where a report is late for some of its windows is it added to the others one by one.
+//!
+//! It says what its state takes ([`Engine::footprint`]), and gives it away where that is too much ([`Engine::drain`]); where
+//! to is not its business ([`crate::spill`]).
 
 pub mod clock;
 

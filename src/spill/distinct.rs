@@ -1,6 +1,6 @@
 //! How many different numbers there were, exactly and in bounded memory.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead};
 
 use hashbrown::HashMap;
 
@@ -100,7 +100,7 @@ impl Record for Neighbours {
         put_difference(0, self.word, bytes);
     }
 
-    fn decode(before: u64, bytes: &mut impl Read) -> io::Result<Self> {
+    fn decode(before: u64, bytes: &mut impl BufRead) -> io::Result<Self> {
         let place = before.wrapping_add(number(bytes)?);
         Ok(Self { place, word: difference(0, bytes)? })
     }

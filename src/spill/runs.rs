@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 
 use super::{SpillError, Spilled};
 
@@ -36,7 +36,7 @@ pub trait Record: Sized {
     /// # Errors
     ///
     /// Where that fails or ends too early.
-    fn decode(before: Self::Key, bytes: &mut impl Read) -> io::Result<Self>;
+    fn decode(before: Self::Key, bytes: &mut impl BufRead) -> io::Result<Self>;
 }
 
 /// A run being written.
@@ -218,7 +218,17 @@ pub fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
 /// # Errors
 ///
 /// Where that fails or ends too early, or is no such number.
-pub fn number(bytes: &mut impl Read) -> io::Result<u64> {
+#[inline]
+pub fn number(bytes: &mut impl BufRead) -> io::Result<u64> {
+    // Most numbers are one byte, and lie in the buffer.
+    if let [byte @ ..0x80, ..] = *bytes.fill_buf()? {
+        bytes.consume(1);
+        return Ok(byte.into());
+    }
+    long_number(bytes)
+}
+
+fn long_number(bytes: &mut impl BufRead) -> io::Result<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
         let [byte] = array(bytes)?;
@@ -235,7 +245,7 @@ pub fn number(bytes: &mut impl Read) -> io::Result<u64> {
 /// # Errors
 ///
 /// Where that fails or ends too early.
-pub fn array<const LENGTH: usize>(bytes: &mut impl Read) -> io::Result<[u8; LENGTH]> {
+pub fn array<const LENGTH: usize>(bytes: &mut impl BufRead) -> io::Result<[u8; LENGTH]> {
     let mut array = [0; LENGTH];
     bytes.read_exact(&mut array)?;
     Ok(array)
@@ -254,7 +264,7 @@ pub fn put_difference(from: u64, to: u64, bytes: &mut Vec<u8>) {
 /// # Errors
 ///
 /// Those of [`number`].
-pub fn difference(from: u64, bytes: &mut impl Read) -> io::Result<u64> {
+pub fn difference(from: u64, bytes: &mut impl BufRead) -> io::Result<u64> {
     let [zeros] = array(bytes)?;
     Ok(from.wrapping_add(number(bytes)? << (zeros & 63)))
 }
@@ -283,7 +293,7 @@ mod tests {
             put_number(self.1, bytes);
         }
 
-        fn decode(before: u64, bytes: &mut impl Read) -> io::Result<Self> {
+        fn decode(before: u64, bytes: &mut impl BufRead) -> io::Result<Self> {
             Ok(Self(difference(before, bytes)?, number(bytes)?))
         }
     }

@@ -1,6 +1,6 @@
 //! The window engine with as much memory as it is given, and a disk.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead};
 
 use super::runs::{Record, RunWriter, Runs, array, difference, number, put_difference, put_number};
 use super::{SpillError, Spilled};
@@ -160,7 +160,7 @@ impl Record for WindowCell {
         vessels.iter().for_each(|mmsi| bytes.extend(mmsi.to_le_bytes()));
     }
 
-    fn decode((start, cell): Self::Key, bytes: &mut impl Read) -> io::Result<Self> {
+    fn decode((start, cell): Self::Key, bytes: &mut impl BufRead) -> io::Result<Self> {
         let start = start.wrapping_add(number(bytes)?.cast_signed());
         let cell = Cell::from_bits(difference(cell, bytes)?);
         let (count, sog_sum, sog_missing) = (number(bytes)?, number(bytes)?, number(bytes)?);
