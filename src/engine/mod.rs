@@ -67,7 +67,7 @@ pub struct Pairs {
     pub outside: u64,
 }
 
-/// A finished window: its start in epoch seconds and its cells in order.
+/// A window, or as much of it as is at hand: its start in epoch seconds and its cells in order.
 #[derive(Debug)]
 pub struct ClosedWindow {
     /// Epoch seconds.
