@@ -10,6 +10,7 @@ use crate::decode::event_time::{Clock, EventTimeMode};
 use crate::decode::tally::{Count, Ignore, Note, Reject, Tally};
 use crate::engine::clock::Lateness;
 use crate::run::{Outcome, PartitionOutcome, Plan};
+use crate::spill::Spilled;
 use crate::store::write::WriteReport;
 use crate::time::{Timestamp, seconds_to_rfc3339};
 
@@ -185,15 +186,24 @@ impl Summary<'_> {
             "count": totals.count,
             "sog_sum": totals.sog_sum.to_string(),
             "sog_missing": totals.sog_missing,
-            "cells": totals.cells.len(),
-            "vessels": totals.vessels.len(),
+            "cells": totals.cells,
+            "vessels": totals.vessels,
             "first_window": totals.span.map(|(first, _)| first),
             "last_window": totals.span.map(|(_, last)| last),
+            "spilled": outcome.spilled,
             "targets": self.targets,
             "tables": self.reports,
             "late_file": self.late_file,
             "warnings": self.warnings,
         })
+    }
+
+    /// What did not fit into memory.
+    fn spilled_text(&self) -> Option<String> {
+        let Spilled { runs, bytes } = self.outcome.spilled;
+        let memory = BinaryBytes(self.plan.memory.bytes());
+        let runs = (runs > 0).then(|| counted(runs, "sorted run"))?;
+        Some(format!("what was beyond {memory} went to disk and came back: {runs}, {}", BinaryBytes(bytes)))
     }
 
     /// What became of the late ones that are kept.
@@ -264,15 +274,7 @@ impl fmt::Display for Summary<'_> {
             write!(accepted, ", {} of windows outside the selection", HumanCount(self.outcome.pairs.outside))?;
         }
         line(f, "reports", &accepted)?;
-        line(
-            f,
-            "",
-            &format!(
-                "{} in {}",
-                counted(totals.vessels.len() as u64, "vessel"),
-                counted(totals.cells.len() as u64, "cell")
-            ),
-        )?;
+        line(f, "", &format!("{} in {}", counted(totals.vessels, "vessel"), counted(totals.cells, "cell")))?;
         line(f, "windows", &self.windows_text())?;
         for (title, kinds) in [("rejected", self.rejected()), ("ignored", self.ignored()), ("noted", self.notes())] {
             let mut title = title;
@@ -286,6 +288,9 @@ impl fmt::Display for Summary<'_> {
                 line(f, title, &format!("{number:>9}  {:<18}  {} ({example})", kind.name, kind.meaning))?;
                 title = "";
             }
+        }
+        if let Some(spilled) = self.spilled_text() {
+            line(f, "memory", &spilled)?;
         }
         for report in self.reports {
             line(f, "table", &report.to_string())?;

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws::{Caller, Server, Sums, tenths};
 use encode::{Position, position_report, sentences, tag_block};
-use kinesis::{Place, Proxy, Put, Stream, Weather, shard_id};
+use kinesis::{Place, Proxy, Put, Stream, Weather, seconds, shard_id};
 use md5::Digest;
 use serde_json::{Value, json};
 use support::{Ran, rows};
@@ -65,11 +65,11 @@ fn key(ship: u32) -> u8 {
 
 /// Reports of 24 ships, each every 20 seconds, over a stretch of minutes.
 fn traffic(from: i64, minutes: i64) -> Vec<Put> {
-    let seconds = from..from + minutes * 60;
+    let span = from..from + minutes * 60;
     let at = |time: i64| {
         (0..24).filter(move |ship| (time + i64::from(*ship) * 7) % 20 == 0).map(move |ship| put(ship, time))
     };
-    seconds.flat_map(at).collect()
+    span.flat_map(at).collect()
 }
 
 fn text(path: &Path) -> &str {
@@ -417,7 +417,7 @@ fn event(stream: &Stream, records: &[(Put, Place)]) -> Value {
                     "sequenceNumber": place.sequence,
                     "partitionKey": "key",
                     "data": base64::engine::general_purpose::STANDARD.encode(&record.data),
-                    "approximateArrivalTimestamp": record.arrival_ms as f64 / 1000.0,
+                    "approximateArrivalTimestamp": seconds(record.arrival_ms),
                 },
             })
         })

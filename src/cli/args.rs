@@ -10,6 +10,7 @@ use crate::aws::AwsOptions;
 use crate::cell::Cell;
 use crate::engine::clock::Lateness;
 use crate::filter::BoundingBox;
+use crate::memory::MemorySize;
 use crate::reconcile::AggregateFile;
 use crate::report::MessageType;
 use crate::sink::Target;
@@ -341,6 +342,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", env = "AIS_REPLAY_THREADS", help_heading = "Reading",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+
+    /// How much windows, cells and vessels may take in memory, such as 512M or 2G; the rest goes to unnamed files in the
+    /// folder for temporary ones (TMPDIR), and the result is the same [default: a quarter of the machine's]
+    #[arg(long, value_name = "SIZE", env = "AIS_REPLAY_MEMORY", help_heading = "Reading")]
+    pub memory: Option<MemorySize>,
 }
 
 fn parse_type(text: &str) -> Result<MessageType, String> {

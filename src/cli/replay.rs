@@ -384,6 +384,7 @@ fn explain(error: RunError, targets: &[Target], closed: bool) -> anyhow::Error {
     let (error, windows_emitted) = match error {
         RunError::Source { error, windows_emitted } => (error, windows_emitted),
         RunError::Sink(error) => return error.into(),
+        RunError::Spill(error) => return error.into(),
     };
     let to_stdout = targets.contains(&Target::Stdout) && !closed;
     let written = match windows_emitted {

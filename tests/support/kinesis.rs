@@ -146,7 +146,7 @@ impl Stream {
                 let stored = StoredRecord {
                     partition_key: format!("key {}", record.key),
                     data: base64::engine::general_purpose::STANDARD.encode(&record.data),
-                    approximate_arrival_timestamp: record.arrival_ms as f64 / 1000.0,
+                    approximate_arrival_timestamp: seconds(record.arrival_ms),
                 };
                 self.store.put_record(&self.name, &allocated.stream_key, &stored).await.unwrap();
                 places.push(Place { shard: allocated.shard_id, sequence: allocated.seq_num });
@@ -164,6 +164,12 @@ impl Stream {
         });
         shards.collect()
     }
+}
+
+/// Milliseconds as seconds, which are floats on the wire.
+#[allow(clippy::float_arithmetic, reason = "that is how the service writes them")]
+pub fn seconds(milliseconds: i64) -> f64 {
+    milliseconds as f64 / 1000.0
 }
 
 pub fn shard_id(number: u32) -> String {
