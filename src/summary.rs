@@ -33,6 +33,8 @@ impl fmt::Display for FromEnvironment {
 
 /// Everything that is told at the end of a run.
 pub struct Summary<'a> {
+    /// What all inputs are together, where that has a name.
+    pub source: Option<String>,
     /// What was done.
     pub plan: &'a Plan,
     /// What came of it.
@@ -250,9 +252,10 @@ pub fn counted(number: u64, what: &str) -> String {
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let totals = &self.outcome.totals;
-        let name = match self.inputs() {
-            [one] => one.name.clone(),
-            all => format!("{} inputs", HumanCount(all.len() as u64)),
+        let name = match (self.inputs(), &self.source) {
+            (shards, Some(source)) => format!("{source}, {}", counted(shards.len() as u64, "shard")),
+            ([one], None) => one.name.clone(),
+            (all, None) => format!("{} inputs", HumanCount(all.len() as u64)),
         };
         let bytes: u64 = self.inputs().iter().map(|input| input.read.bytes).sum();
         line(

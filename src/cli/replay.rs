@@ -127,6 +127,10 @@ pub fn replay(
         reports = files.finish(&targets, &header(run.token.text(), &plan, &targets), &run, output.dry_run, console)?;
     }
     let summary = Summary {
+        source: match &identity {
+            Identity::OfEach => None,
+            Identity::OfAll(input) => Some(input.identity.name.clone()),
+        },
         plan: &plan,
         outcome: &outcome,
         targets: targets.iter().map(Target::to_string).collect(),
@@ -454,9 +458,10 @@ fn oddities(input: &PartitionOutcome, plan: &Plan) -> Vec<String> {
 fn input_line(input: &PartitionOutcome) -> String {
     let tally = &input.tally;
     format!(
-        "{}: {} lines, {} accepted, {} parts, {} rejected, {} ignored",
+        "{}: {} {}s, {} accepted, {} parts, {} rejected, {} ignored",
         input.name,
         tally.lines,
+        input.unit,
         tally.accepted,
         tally.parts,
         tally.all_rejected(),
