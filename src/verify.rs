@@ -9,6 +9,8 @@ use serde::Serialize;
 use crate::aws::AwsOptions;
 use crate::cell::{Cell, InvalidCell};
 use crate::row::{Average, Row, Tenths};
+#[cfg(feature = "aws")]
+use crate::source::s3::S3Url;
 use crate::store::write::{Keys, Store, TableName};
 use crate::table;
 
@@ -90,7 +92,17 @@ pub enum Reference {
     Table(TableRef),
     /// The sentences themselves, in a file or directory.
     File(PathBuf),
+    /// The same in S3.
+    #[cfg(feature = "aws")]
+    Objects(S3Url),
 }
+
+/// What a reference may be.
+const REFERENCES: &str = if cfg!(feature = "aws") {
+    "csv:PATH, sqlite:PATH, dynamodb:TABLE, file:PATH or s3://BUCKET/KEY"
+} else {
+    "csv:PATH, sqlite:PATH, dynamodb:TABLE or file:PATH"
+};
 
 impl std::str::FromStr for Reference {
     type Err = String;
@@ -98,9 +110,12 @@ impl std::str::FromStr for Reference {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            _ => text.parse().map(Self::Table).map_err(|_: String| {
-                format!("'{text}' is nothing to compare with: csv:PATH, sqlite:PATH, dynamodb:TABLE or file:PATH")
-            }),
+            #[cfg(feature = "aws")]
+            Some(("s3", _)) => text.parse().map(Self::Objects),
+            _ => text
+                .parse()
+                .map(Self::Table)
+                .map_err(|_: String| format!("'{text}' is nothing to compare with: {REFERENCES}")),
         }
     }
 }
@@ -110,6 +125,8 @@ impl std::fmt::Display for Reference {
         match self {
             Self::Table(table) => table.fmt(f),
             Self::File(path) => write!(f, "file:{}", path.display()),
+            #[cfg(feature = "aws")]
+            Self::Objects(url) => url.fmt(f),
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::reconcile::AggregateFile;
 use crate::report::MessageType;
 use crate::sink::Target;
 use crate::sink::rows::Form;
+#[cfg(feature = "aws")]
+use crate::source::s3::{S3Options, S3Url};
 use crate::store::WriteMode;
 use crate::store::write::TableName;
 use crate::time::{Span, TimeArg};
@@ -49,6 +51,9 @@ pub struct Cli {
 pub enum Command {
     /// Count the reports of files, directories or standard input, per cell and window
     File(FileArgs),
+    /// Count the reports of objects in S3, per cell and window
+    #[cfg(feature = "aws")]
+    S3(S3Args),
     /// Add late reports to the windows that they missed
     Reconcile(ReconcileArgs),
     /// Print count and average SOG per window of a cell, or compare two results
@@ -102,6 +107,53 @@ pub struct FileArgs {
     /// The replay.
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// `ais-replay s3`.
+#[cfg(feature = "aws")]
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ais-replay s3 s3://my-bucket/ais/2026-05-01.nmea.gz
+  ais-replay s3 s3://my-bucket/ais/2026/05/ --since 2026-05-01T06:00:00Z --until 2026-05-01T12:00:00Z --to csv:morning.csv
+  ais-replay s3 s3://my-bucket/ais/ --only conflicts.ndjson --write replace --to dynamodb:ais_window_agg
+  ais-replay s3 s3://open-data/ais/ --no-sign-request --region eu-west-1
+  ais-replay s3 s3://ais/logs/ --endpoint-url http://localhost:9000")]
+pub struct S3Args {
+    /// Objects (s3://BUCKET/KEY), or all objects whose keys begin with a prefix that ends in / (s3://BUCKET/PREFIX/, or
+    /// s3://BUCKET for all of it); what they hold is found by content, as for files
+    #[arg(required = true, value_name = "URL")]
+    pub urls: Vec<S3Url>,
+
+    /// How the bucket is asked.
+    #[command(flatten)]
+    pub bucket: BucketArgs,
+
+    /// The replay.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// How buckets are asked.
+#[cfg(feature = "aws")]
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "S3")]
+pub struct BucketArgs {
+    /// Read a public bucket, without credentials
+    #[arg(long)]
+    pub no_sign_request: bool,
+
+    /// Pay for what is read from a bucket whose requesters pay
+    #[arg(long)]
+    pub request_payer: bool,
+}
+
+#[cfg(feature = "aws")]
+impl BucketArgs {
+    /// The same for what opens a source.
+    #[must_use]
+    pub fn options(self, aws: &AwsArgs) -> S3Options {
+        S3Options { aws: aws.options(), unsigned: self.no_sign_request, requester_pays: self.request_payer }
+    }
 }
 
 /// What every command that replays takes, whatever it reads.
@@ -459,7 +511,8 @@ pub struct VerifyArgs {
     pub table: Option<TableRef>,
 
     /// Compare with this instead: another result, or the sentences themselves, replayed with the flags below
-    #[arg(long, value_name = "RESULT|file:PATH")]
+    #[cfg_attr(feature = "aws", arg(long, value_name = "RESULT|file:PATH|s3://…"))]
+    #[cfg_attr(not(feature = "aws"), arg(long, value_name = "RESULT|file:PATH"))]
     pub against: Option<Reference>,
 
     /// Form of the output [default: lines for people]
@@ -469,6 +522,11 @@ pub struct VerifyArgs {
     /// Windows, times and filters.
     #[command(flatten)]
     pub replay: ReplayArgs,
+
+    /// How the bucket of --against is asked.
+    #[cfg(feature = "aws")]
+    #[command(flatten)]
+    pub bucket: BucketArgs,
 
     /// How AWS is reached.
     #[command(flatten)]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
 
 use super::args::{VerifyArgs, VerifyForm};
 use super::console::Console;
@@ -18,7 +17,9 @@ use crate::run::{self, Output, Plan, Progress};
 use crate::sink::SinkError;
 use crate::sink::late::LateReport;
 use crate::sink::rows::{Form, RowWriter};
-use crate::source::file;
+#[cfg(feature = "aws")]
+use crate::source::s3;
+use crate::source::{Input, file};
 use crate::store::write::{Keys, TableName};
 use crate::summary::{FromEnvironment, counted};
 use crate::verify::{self, Difference, Reference, TableRef};
@@ -58,7 +59,12 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     };
     let others = match reference {
         Reference::Table(other) => other.read(&keys, &aws)?,
-        Reference::File(path) => replayed(std::slice::from_ref(path), &plan, console)?,
+        Reference::File(path) => replayed(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?,
+        #[cfg(feature = "aws")]
+        Reference::Objects(url) => {
+            let found = s3::find(std::slice::from_ref(url), &args.bucket.options(&args.aws))?;
+            replayed(&found.inputs, &plan, console)?
+        }
     };
     let mut others = select(others, &plan);
     others.retain(|(start, cell), _| keys.hold(*cell, *start));
@@ -82,7 +88,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
 
 /// A result has no message types and no positions, so what filters by them would fall on one side of a comparison alone.
 fn refuse_filters_of_sentences(args: &VerifyArgs) -> Result<(), Usage> {
-    let against_sentences = matches!(args.against, Some(Reference::File(_)));
+    let against_sentences = !matches!(args.against, None | Some(Reference::Table(_)));
     let types: MessageTypes = args.replay.types.iter().copied().collect();
     if !against_sentences && (types != MessageTypes::LIVE_PIPELINE || args.replay.bbox.is_some()) {
         return Err(Usage("--types and --bbox are for --against file:PATH: a result knows neither".to_owned()));
@@ -113,7 +119,7 @@ fn select(mut rows: Rows, plan: &Plan) -> Rows {
 }
 
 /// The rows that the sentences themselves give.
-fn replayed(paths: &[PathBuf], plan: &Plan, console: Console) -> anyhow::Result<Rows> {
+fn replayed(inputs: &[Input], plan: &Plan, console: Console) -> anyhow::Result<Rows> {
     struct Collect {
         rows: Rows,
         bar: Bar,
@@ -128,10 +134,9 @@ fn replayed(paths: &[PathBuf], plan: &Plan, console: Console) -> anyhow::Result<
             self.bar.show(progress);
         }
     }
-    let found = file::find(paths)?;
-    let total = found.inputs.iter().map(crate::source::Input::stored_bytes).sum();
+    let total = inputs.iter().map(Input::stored_bytes).sum();
     let mut collect = Collect { rows: Rows::new(), bar: Bar::new(console, Extent::Bytes(total)) };
-    let outcome = run::run(&found.inputs, plan, &mut collect);
+    let outcome = run::run(inputs, plan, &mut collect);
     collect.bar.finish();
     let outcome = outcome?;
     let unusable = super::replay::unusable(&outcome, plan);
