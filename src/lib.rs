@@ -7,7 +7,7 @@
 //!                     └─fate─▶ tally        └─late pair─▶ late side-output
 //! ```
 //!
-//! 1. A [`source::Input`] is one *partition*: a file, standard input, later an object or a shard. Its [`source::Reader`]
+//! 1. A [`source::Input`] is one *partition*: a file, standard input, an object, later a shard. Its [`source::Reader`]
 //!    undoes compression, found by content, and gives [`source::Chunk`]s of whole lines, or records with an arrival time.
 //! 2. [`decode::scan`] cuts a chunk into sentences. It keeps no state, so chunks can be scanned anywhere. A
 //!    [`decode::Decoder`] per partition adds what needs memory: parts of longer messages, TAG blocks on a line of their own,

@@ -423,7 +423,11 @@ fn refusals_are_told_with_what_helps() {
     refused(403, "", "AccessDenied", "", &["do not allow", "s3:", "README", "--request-payer"]);
     refused(403, "", "InvalidAccessKeyId", "", &["does not accept the credentials", "--profile"]);
     refused(400, "", "ExpiredToken", "", &["does not accept the credentials", "log in anew"]);
-    let region = ["bucket ais is in region us-west-2, not in eu-north-1", "give --region us-west-2"];
+    let region = [
+        "bucket ais is in region us-west-2, not in eu-north-1",
+        "give --region us-west-2",
+        "--bucket-region us-west-2",
+    ];
     refused(301, "x-amz-bucket-region: us-west-2", "PermanentRedirect", "<Bucket>ais</Bucket>", &region);
     refused(400, "", "AuthorizationHeaderMalformed", "<Region>us-west-2</Region>", &region);
     refused(301, "", "PermanentRedirect", "", &["not in region eu-north-1", "--region"]);
@@ -493,12 +497,22 @@ fn whoever_asks_may_pay() {
 }
 
 #[test]
-fn another_endpoint_has_the_bucket_in_its_path() {
+fn endpoints_and_regions_are_taken_from_flags_and_variables() {
     let (s3, other) = (S3::start(), S3::start());
     s3.put("logs/a", &log(1, START, 60));
     other.put("logs/a", &log(2, START, 60));
     assert_gives(&run(&s3, &["s3", "s3://ais/logs/a", "--format", "csv"]), &from_files(&s3.path("logs"), &[]));
     assert!(s3.calls().iter().all(|call| call.target().starts_with("/ais/logs/a")), "{:?}", s3.calls());
+    let region = |flags: &[&str]| {
+        s3.script(|_| Fate::Answered);
+        assert_eq!(run(&s3, &[&["s3", "s3://ais/logs/"], flags].concat()).status, 0);
+        let signed: Vec<String> =
+            s3.calls().iter().map(|call| call.header("authorization").unwrap().to_owned()).collect();
+        ["eu-north-1", "us-west-2", "us-east-1"].into_iter().find(|region| signed.iter().all(|of| of.contains(region)))
+    };
+    assert_eq!(region(&[]), Some("eu-north-1"));
+    assert_eq!(region(&["--region", "us-west-2"]), Some("us-west-2"));
+    assert_eq!(region(&["--region", "us-west-2", "--bucket-region", "us-east-1"]), Some("us-east-1"));
     // The flag goes before the variable.
     let ran = run(&s3, &["s3", "s3://ais/logs/a", "--format", "csv", "--endpoint-url", &other.endpoint()]);
     assert_gives(&ran, &from_files(&other.path("logs"), &[]));

@@ -135,7 +135,7 @@ pub struct S3Args {
 
 /// How buckets are asked.
 #[cfg(feature = "aws")]
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "S3")]
 pub struct BucketArgs {
     /// Read a public bucket, without credentials
@@ -145,14 +145,23 @@ pub struct BucketArgs {
     /// Pay for what is read from a bucket whose requesters pay
     #[arg(long)]
     pub request_payer: bool,
+
+    /// Region of the bucket, where a table is in another one [default: that of --region]
+    #[arg(long, value_name = "REGION")]
+    pub bucket_region: Option<String>,
 }
 
 #[cfg(feature = "aws")]
 impl BucketArgs {
     /// The same for what opens a source.
     #[must_use]
-    pub fn options(self, aws: &AwsArgs) -> S3Options {
-        S3Options { aws: aws.options(), unsigned: self.no_sign_request, requester_pays: self.request_payer }
+    pub fn options(&self, aws: &AwsArgs) -> S3Options {
+        let region = self.bucket_region.clone().or_else(|| aws.region.clone());
+        S3Options {
+            aws: AwsOptions { region, ..aws.options() },
+            unsigned: self.no_sign_request,
+            requester_pays: self.request_payer,
+        }
     }
 }
 

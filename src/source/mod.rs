@@ -12,7 +12,7 @@ pub mod file;
 pub mod kinesis;
 pub mod lines;
 #[cfg(feature = "aws")]
-mod ranges;
+pub mod ranges;
 pub mod records;
 #[cfg(feature = "aws")]
 pub mod s3;

@@ -380,9 +380,10 @@ impl S3 {
             }
             (Some("PermanentRedirect" | "AuthorizationHeaderMalformed"), _) | (_, Some(301)) => {
                 match right_region(error) {
-                    Some(right) => {
-                        format!("bucket {bucket} is in region {right}, not in {region}: give --region {right}")
-                    }
+                    Some(right) => format!(
+                        "bucket {bucket} is in region {right}, not in {region}: give --region {right}, or --bucket-region \
+                         {right} where a table is in another"
+                    ),
                     None => format!("bucket {bucket} is not in region {region}: give its own with --region"),
                 }
             }
@@ -468,6 +469,27 @@ mod tests {
         for text in ["", "bytes", "bytes */100", "lines 0-1/2", "bytes 0-1"] {
             assert_eq!(ContentRange::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_bucket_is_in_the_name_of_the_host_where_it_can_be() {
+        use aws_sdk_s3::config::Credentials;
+        use aws_sdk_s3::presigning::PresigningConfig;
+        let url = |endpoint: Option<&str>, bucket: &str| {
+            let region = Some("eu-north-1".to_owned());
+            let aws = AwsOptions { region, endpoint_url: endpoint.map(str::to_owned), profile: None };
+            let store = S3::open(&S3Options { aws, ..S3Options::default() }).unwrap();
+            let credentials = Credentials::new("test", "test", None, None, "tests");
+            let config = store.client.config().to_builder().credentials_provider(credentials).build();
+            let expires = PresigningConfig::expires_in(Duration::from_secs(60)).unwrap();
+            let request = Client::from_conf(config).get_object().bucket(bucket).key("a b+c").presigned(expires);
+            let request = connection::runtime().unwrap().block_on(request).unwrap();
+            request.uri().split('?').next().unwrap().to_owned()
+        };
+        assert_eq!(url(None, "ais"), "https://ais.s3.eu-north-1.amazonaws.com/a%20b%2Bc");
+        // No certificate holds for a name with dots.
+        assert_eq!(url(None, "my.bucket"), "https://s3.eu-north-1.amazonaws.com/my.bucket/a%20b%2Bc");
+        assert_eq!(url(Some("http://store:9000"), "ais"), "http://store:9000/ais/a%20b%2Bc");
     }
 
     #[test]
