@@ -26,46 +26,68 @@ impl Default for Vessels {
 }
 
 impl Vessels {
-    /// Adds one MMSI; twice is once.
+    /// Adds one MMSI; twice is once. Returns by how much [`Vessels::heap_bytes`] grew.
     #[inline]
-    pub fn insert(&mut self, mmsi: u32) {
+    pub fn insert(&mut self, mmsi: u32) -> usize {
         match self {
             Self::InPlace(number, known) => {
                 let used = usize::from(*number);
                 if known[..used].contains(&mmsi) {
-                    return;
+                    return 0;
                 }
                 if let Some(free) = known.get_mut(used) {
                     *free = mmsi;
                     *number += 1;
-                } else {
-                    self.grow(mmsi);
+                    return 0;
                 }
             }
             Self::Listed(list) => {
                 if list.contains(&mmsi) {
-                    return;
+                    return 0;
                 }
                 if list.len() < LISTED_VESSELS {
                     list.push(mmsi);
-                } else {
-                    self.grow(mmsi);
+                    return 0;
                 }
             }
             Self::Hashed(set) => {
-                set.insert(mmsi);
+                if set.len() < set.capacity() {
+                    set.insert(mmsi);
+                    return 0;
+                }
             }
         }
+        self.grow(mmsi)
     }
 
-    /// Adds one more than there is room for.
+    /// Adds what there may be no room for, and returns by how much the storage grew.
     #[cold]
-    fn grow(&mut self, mmsi: u32) {
-        let all = self.iter().chain([mmsi]);
-        *self = match self {
-            Self::InPlace(..) => Self::Listed(all.collect()),
-            Self::Listed(_) | Self::Hashed(_) => Self::Hashed(Box::new(all.collect())),
-        };
+    fn grow(&mut self, mmsi: u32) -> usize {
+        let before = self.heap_bytes();
+        if let Self::Hashed(set) = self {
+            set.insert(mmsi);
+        } else {
+            let all = self.iter().chain([mmsi]);
+            *self = match self {
+                Self::InPlace(..) => {
+                    let mut list = Vec::with_capacity(LISTED_VESSELS);
+                    list.extend(all);
+                    Self::Listed(list)
+                }
+                Self::Listed(_) | Self::Hashed(_) => Self::Hashed(Box::new(all.collect())),
+            };
+        }
+        self.heap_bytes() - before
+    }
+
+    /// Bytes that it takes besides its own size. It never shrinks.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::InPlace(..) => 0,
+            Self::Listed(list) => list.capacity() * size_of::<u32>(),
+            Self::Hashed(set) => size_of::<HashSet<u32>>() + set.allocation_size(),
+        }
     }
 
     /// How many.
@@ -109,15 +131,15 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// Counts one report. `sog` in tenths of a knot.
+    /// Counts one report. `sog` in tenths of a knot. Returns by how many bytes its vessels grew, besides their own size.
     #[inline]
-    pub fn add(&mut self, mmsi: u32, sog: Option<u16>) {
+    pub fn add(&mut self, mmsi: u32, sog: Option<u16>) -> usize {
         self.count += 1;
         match sog {
             Some(sog) => self.sog_sum += u64::from(sog),
             None => self.sog_missing += 1,
         }
-        self.vessels.insert(mmsi);
+        self.vessels.insert(mmsi)
     }
 
     /// Adds what another aggregate of the same cell and window holds.
@@ -140,7 +162,8 @@ mod tests {
         let mut vessels = Vessels::default();
         for round in 0..3 {
             for mmsi in 0..100 {
-                vessels.insert(mmsi);
+                let (before, grown) = (vessels.heap_bytes(), vessels.insert(mmsi));
+                assert_eq!(vessels.heap_bytes(), before + grown);
                 assert_eq!(vessels.len(), if round == 0 { mmsi as usize + 1 } else { 100 });
             }
         }

@@ -73,6 +73,13 @@ impl Cell {
         self.precision() >= length && self.0 >> unused == prefix.0 >> unused
     }
 
+    /// Which of all cells of its precision it is, in their order: neighbours in number are neighbours at sea, for the most
+    /// part.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0 >> (4 + CODE_BITS - 5 * u32::from(self.precision().0))
+    }
+
     /// The integer behind it, for a place on disk.
     #[must_use]
     pub fn to_bits(self) -> u64 {
@@ -200,6 +207,15 @@ mod tests {
         assert_eq!(at(-MAX_LON, -MAX_LAT), "00000");
         assert_eq!(at(MAX_LON, 10 * 600_000), "xczbz");
         assert_eq!(at(MAX_LON - 1, MAX_LAT - 1), "zzzzz");
+    }
+
+    #[test]
+    fn numbers_count_the_cells_of_a_precision() {
+        let numbers = [("0", 0), ("z", 31), ("00", 0), ("0z", 31), ("10", 32), ("000000000001", 1)];
+        for (text, number) in numbers {
+            assert_eq!(cell(text).number(), number, "{text}");
+        }
+        assert_eq!(cell("zzzzzzzzzzzz").number(), (1 << CODE_BITS) - 1);
     }
 
     #[test]

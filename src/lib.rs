@@ -24,6 +24,9 @@
 //! The result is the sum of what the partitions give. The order of arguments, the size of chunks and the number of threads
 //! change no byte of it.
 //!
+//! What the engine holds beyond its share of memory goes to disk as sorted runs ([`spill`]), and comes back when its windows
+//! close. That changes no byte either.
+//!
 //! Files take their rows as windows close. A table that others add to as well ([`store`]) takes them when every input is read
 //! and its run records say that the run may write: each row at most once per run, whatever is lost or repeated on the way.
 //!
@@ -37,12 +40,14 @@ pub mod cli;
 pub mod decode;
 pub mod engine;
 pub mod filter;
+pub mod memory;
 pub mod reconcile;
 pub mod report;
 pub mod row;
 pub mod run;
 pub mod sink;
 pub mod source;
+pub mod spill;
 pub mod store;
 pub mod summary;
 pub mod table;

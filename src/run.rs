@@ -11,10 +11,14 @@ use crate::decode::{self, Accepted, Decoder, Record};
 use crate::engine::clock::{Lateness, NO_WATERMARK, Outlook, PartitionClock};
 use crate::engine::{ClosedWindow, Engine, Event, Pairs, Selection};
 use crate::filter::{Filter, Filtered};
+use crate::memory::MemorySize;
 use crate::row::{Row, Tenths};
 use crate::sink::SinkError;
 use crate::sink::late::{LateReport, LateSource};
 use crate::source::{Chunk, Input, ReadOptions, ReadOutcome, Reader, SourceError};
+use crate::spill::distinct::Distinct;
+use crate::spill::windows::SpillingEngine;
+use crate::spill::{SpillError, Spilled};
 use crate::time::Timestamp;
 use crate::window::WindowSpec;
 
@@ -37,11 +41,13 @@ pub struct Plan {
     pub read: ReadOptions,
     /// With two or more, inputs are read and unpacked ahead on a thread of their own. No result depends on it.
     pub threads: usize,
+    /// What state may take in memory; the rest goes to disk. No result depends on it.
+    pub memory: MemorySize,
 }
 
 /// Where a run's output goes.
 pub trait Output {
-    /// Takes the rows of a window; windows come in order.
+    /// Takes the rows of a window, or the next ones of a large window; windows come in order.
     ///
     /// # Errors
     ///
@@ -77,6 +83,8 @@ pub struct PartitionOutcome {
     pub name: String,
     /// Whether the command line names it, rather than its directory.
     pub named: bool,
+    /// What its tally numbers: `line` or `record`.
+    pub unit: &'static str,
     /// The fates of its sentences.
     pub tally: Tally,
     /// Accepted reports that a filter left out.
@@ -90,7 +98,7 @@ pub struct PartitionOutcome {
 }
 
 /// What was emitted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Rows.
     pub rows: u64,
@@ -103,26 +111,51 @@ pub struct Totals {
     /// Reports without SOG in all rows.
     pub sog_missing: u64,
     /// Distinct cells.
-    pub cells: HashSet<Cell>,
+    pub cells: u64,
     /// Distinct MMSIs.
-    pub vessels: HashSet<u32>,
+    pub vessels: u64,
     /// First and last window start.
     pub span: Option<(i64, i64)>,
 }
 
-impl Totals {
-    fn add(&mut self, window: &ClosedWindow) {
-        self.windows += 1;
-        self.rows += window.cells.len() as u64;
+/// What was emitted, while it is.
+struct Emitted {
+    /// Without the distinct ones.
+    totals: Totals,
+    cells: Distinct,
+    vessels: Distinct,
+}
+
+impl Emitted {
+    /// Nothing; with so many bytes each to tell cells and vessels apart.
+    fn new(budget: u64) -> Self {
+        Self { totals: Totals::default(), cells: Distinct::new(budget), vessels: Distinct::new(budget) }
+    }
+
+    fn add(&mut self, window: &ClosedWindow) -> Result<(), SpillError> {
+        let totals = &mut self.totals;
+        let (first, last) = totals.span.map_or((window.start, None), |(first, last)| (first, Some(last)));
+        // A large window may come in pieces.
+        totals.windows += u64::from(last != Some(window.start));
+        totals.span = Some((first, window.start));
+        totals.rows += window.cells.len() as u64;
         for (cell, aggregate) in &window.cells {
-            self.count += aggregate.count;
-            self.sog_sum.0 += aggregate.sog_sum;
-            self.sog_missing += aggregate.sog_missing;
-            self.cells.insert(*cell);
-            self.vessels.extend(aggregate.vessels.iter());
+            totals.count += aggregate.count;
+            totals.sog_sum.0 += aggregate.sog_sum;
+            totals.sog_missing += aggregate.sog_missing;
+            self.cells.insert(cell.number())?;
+            aggregate.vessels.iter().try_for_each(|mmsi| self.vessels.insert(mmsi.into()))?;
         }
-        let first = self.span.map_or(window.start, |(first, _)| first);
-        self.span = Some((first, window.start));
+        Ok(())
+    }
+
+    fn finish(mut self, mut spilled: Spilled) -> Result<(Totals, Spilled), SpillError> {
+        for (distinct, number) in [(self.cells, &mut self.totals.cells), (self.vessels, &mut self.totals.vessels)] {
+            let (count, more) = distinct.count()?;
+            *number = count;
+            spilled += more;
+        }
+        Ok((self.totals, spilled))
     }
 }
 
@@ -135,6 +168,8 @@ pub struct Outcome {
     pub pairs: Pairs,
     /// What was emitted.
     pub totals: Totals,
+    /// What did not fit into memory.
+    pub spilled: Spilled,
 }
 
 /// Why a run ended before its time.
@@ -151,6 +186,9 @@ pub enum RunError {
     /// The output failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// State could not be kept on disk.
+    #[error(transparent)]
+    Spill(#[from] SpillError),
 }
 
 enum State {
@@ -174,13 +212,15 @@ struct Open {
 ///
 /// Where an input breaks off or the output fails. What the inputs gave that far must not be taken for the whole.
 pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Outcome, RunError> {
+    // An eighth each for the cells and the vessels that the summary counts.
+    let share = plan.memory.bytes() / 8;
     Run {
         inputs: inputs.to_vec(),
         plan,
         states: Vec::with_capacity(inputs.len()),
-        engine: Engine::new(plan.window, plan.selection.clone()),
+        engine: SpillingEngine::new(Engine::new(plan.window, plan.selection.clone()), 6 * share),
         records: HashSet::new(),
-        totals: Totals::default(),
+        emitted: Emitted::new(share),
         finished: Progress::default(),
         reached: None,
         output,
@@ -193,10 +233,10 @@ struct Run<'a> {
     inputs: Vec<Input>,
     plan: &'a Plan,
     states: Vec<State>,
-    engine: Engine,
+    engine: SpillingEngine,
     /// Shard, sequence and sub-sequence number of every record so far: each counts once in a run.
     records: HashSet<(String, Option<u64>)>,
-    totals: Totals,
+    emitted: Emitted,
     /// What the partitions that are done have added to the progress.
     finished: Progress,
     /// Where the partition stood that was chosen last.
@@ -215,17 +255,20 @@ impl Run<'_> {
             self.advance(next)?;
             let bound = self.bound();
             self.close(bound)?;
+            self.engine.relieve()?;
         }
         self.close(i64::MAX)?;
         let partitions = self.states.into_iter().filter_map(|state| match state {
             State::Done(outcome) => Some(*outcome),
             State::Waiting(..) | State::Open(_) => None,
         });
-        Ok(Outcome { partitions: partitions.collect(), pairs: self.engine.pairs(), totals: self.totals })
+        let pairs = self.engine.pairs();
+        let (totals, spilled) = self.emitted.finish(self.engine.spilled())?;
+        Ok(Outcome { partitions: partitions.collect(), pairs, totals, spilled })
     }
 
     fn broken(&self, error: SourceError) -> RunError {
-        RunError::Source { error, windows_emitted: self.totals.windows }
+        RunError::Source { error, windows_emitted: self.emitted.totals.windows }
     }
 
     /// An input at the start. A shard's reader begins at once: all of them read at the same time, and wait to be asked.
@@ -239,7 +282,7 @@ impl Run<'_> {
 
     /// The same for a shard that waits, whose reader keeps the records that were looked at.
     fn look_ahead_in_stream(&mut self, place: usize) -> Result<(), RunError> {
-        let windows_emitted = self.totals.windows;
+        let windows_emitted = self.emitted.totals.windows;
         let plan = self.plan;
         let State::Waiting(outlook, Some(reader)) = &mut self.states[place] else { return Ok(()) };
         if plan.lateness == Lateness::Unbounded {
@@ -325,21 +368,20 @@ impl Run<'_> {
     }
 
     fn close(&mut self, bound: i64) -> Result<(), RunError> {
-        let Self { engine, totals, output, .. } = self;
+        let Self { engine, emitted, output, .. } = self;
         engine.close(bound, |window| {
-            totals.add(&window);
+            emitted.add(&window)?;
             let rows: Vec<Row> =
                 window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect();
-            output.rows(&rows)
-        })?;
-        Ok(())
+            Ok(output.rows(&rows)?)
+        })
     }
 
     /// Reads one chunk of a partition, or all records that are at hand.
     fn advance(&mut self, place: usize) -> Result<(), RunError> {
         self.open(place)?;
         let input = &self.inputs[place];
-        let windows_emitted = self.totals.windows;
+        let windows_emitted = self.emitted.totals.windows;
         let State::Open(open) = &mut self.states[place] else { return Ok(()) };
         let Open { reader, decoder, clock, filtered, first_time } = &mut **open;
         // Behind the last selected window, all that a shard can still give is late or outside.
@@ -429,6 +471,7 @@ impl Run<'_> {
         self.states[place] = State::Done(Box::new(PartitionOutcome {
             name: input.name(),
             named: input.is_named(),
+            unit: if reader.gives_records() { "record" } else { "line" },
             tally,
             filtered,
             first_time,
@@ -461,7 +504,7 @@ struct Counting<'a> {
     place: usize,
     input: &'a Input,
     plan: &'a Plan,
-    engine: &'a mut Engine,
+    engine: &'a mut SpillingEngine,
     output: &'a mut dyn Output,
     clock: &'a mut PartitionClock,
     filtered: &'a mut Filtered,

@@ -10,6 +10,7 @@ use crate::decode::event_time::{Clock, EventTimeMode};
 use crate::decode::tally::{Count, Ignore, Note, Reject, Tally};
 use crate::engine::clock::Lateness;
 use crate::run::{Outcome, PartitionOutcome, Plan};
+use crate::spill::Spilled;
 use crate::store::write::WriteReport;
 use crate::time::{Timestamp, seconds_to_rfc3339};
 
@@ -86,6 +87,14 @@ impl Summary<'_> {
 
     fn notes(&self) -> Vec<Kind> {
         Note::ALL.iter().map(|kind| self.kind(kind.name(), kind.meaning(), |tally| tally.noted(*kind))).collect()
+    }
+
+    /// What is counted of the inputs: `line` or `record`, or `line` where they differ.
+    fn unit(&self) -> &'static str {
+        match self.inputs() {
+            [first, rest @ ..] if rest.iter().all(|input| input.unit == first.unit) => first.unit,
+            _ => "line",
+        }
     }
 
     fn times(&self) -> Option<(Timestamp, Timestamp)> {
@@ -177,15 +186,24 @@ impl Summary<'_> {
             "count": totals.count,
             "sog_sum": totals.sog_sum.to_string(),
             "sog_missing": totals.sog_missing,
-            "cells": totals.cells.len(),
-            "vessels": totals.vessels.len(),
+            "cells": totals.cells,
+            "vessels": totals.vessels,
             "first_window": totals.span.map(|(first, _)| first),
             "last_window": totals.span.map(|(_, last)| last),
+            "spilled": outcome.spilled,
             "targets": self.targets,
             "tables": self.reports,
             "late_file": self.late_file,
             "warnings": self.warnings,
         })
+    }
+
+    /// What did not fit into memory.
+    fn spilled_text(&self) -> Option<String> {
+        let Spilled { runs, bytes } = self.outcome.spilled;
+        let memory = BinaryBytes(self.plan.memory.bytes());
+        let runs = (runs > 0).then(|| counted(runs, "sorted run"))?;
+        Some(format!("what was beyond {memory} went to disk and came back: {runs}, {}", BinaryBytes(bytes)))
     }
 
     /// What became of the late ones that are kept.
@@ -240,7 +258,7 @@ impl fmt::Display for Summary<'_> {
         line(
             f,
             "read",
-            &format!("{name}: {}, {} lines", BinaryBytes(bytes), HumanCount(self.sum(|tally| tally.lines))),
+            &format!("{name}: {}, {} {}s", BinaryBytes(bytes), HumanCount(self.sum(|tally| tally.lines)), self.unit()),
         )?;
         if let Some((first, last)) = self.times() {
             line(f, "", &format!("event time {first} to {last}"))?;
@@ -256,21 +274,13 @@ impl fmt::Display for Summary<'_> {
             write!(accepted, ", {} of windows outside the selection", HumanCount(self.outcome.pairs.outside))?;
         }
         line(f, "reports", &accepted)?;
-        line(
-            f,
-            "",
-            &format!(
-                "{} in {}",
-                counted(totals.vessels.len() as u64, "vessel"),
-                counted(totals.cells.len() as u64, "cell")
-            ),
-        )?;
+        line(f, "", &format!("{} in {}", counted(totals.vessels, "vessel"), counted(totals.cells, "cell")))?;
         line(f, "windows", &self.windows_text())?;
         for (title, kinds) in [("rejected", self.rejected()), ("ignored", self.ignored()), ("noted", self.notes())] {
             let mut title = title;
             for kind in kinds.iter().filter(|kind| kind.number > 0 && kind.name != Note::SogMissing.name()) {
                 let example = match &kind.example {
-                    Some((_, line)) if self.inputs().len() == 1 => format!("line {line}"),
+                    Some((_, line)) if self.inputs().len() == 1 => format!("{} {line}", self.unit()),
                     Some((input, line)) => format!("{input}:{line}"),
                     None => String::new(),
                 };
@@ -278,6 +288,9 @@ impl fmt::Display for Summary<'_> {
                 line(f, title, &format!("{number:>9}  {:<18}  {} ({example})", kind.name, kind.meaning))?;
                 title = "";
             }
+        }
+        if let Some(spilled) = self.spilled_text() {
+            line(f, "memory", &spilled)?;
         }
         for report in self.reports {
             line(f, "table", &report.to_string())?;

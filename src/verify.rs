@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::aws::AwsOptions;
 use crate::cell::{Cell, InvalidCell};
+use crate::engine::clock::Lateness;
 use crate::row::{Average, Row, Tenths};
 #[cfg(feature = "aws")]
 use crate::source::s3::S3Url;
@@ -95,11 +96,28 @@ pub enum Reference {
     /// The same in S3.
     #[cfg(feature = "aws")]
     Objects(S3Url),
+    /// The sentences themselves, in a Kinesis stream: its name or its ARN.
+    #[cfg(feature = "aws")]
+    Stream(String),
+}
+
+impl Reference {
+    /// The allowed lateness where none is given: that of the command that reads the same.
+    #[must_use]
+    pub fn default_lateness(&self) -> Lateness {
+        match self {
+            Self::Table(_) | Self::File(_) => Lateness::Unbounded,
+            #[cfg(feature = "aws")]
+            Self::Objects(_) => Lateness::Unbounded,
+            #[cfg(feature = "aws")]
+            Self::Stream(_) => Lateness::LIVE_PIPELINE,
+        }
+    }
 }
 
 /// What a reference may be.
 const REFERENCES: &str = if cfg!(feature = "aws") {
-    "csv:PATH, sqlite:PATH, dynamodb:TABLE, file:PATH or s3://BUCKET/KEY"
+    "csv:PATH, sqlite:PATH, dynamodb:TABLE, file:PATH, s3://BUCKET/KEY or kinesis:STREAM"
 } else {
     "csv:PATH, sqlite:PATH, dynamodb:TABLE or file:PATH"
 };
@@ -110,6 +128,8 @@ impl std::str::FromStr for Reference {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            #[cfg(feature = "aws")]
+            Some(("kinesis", stream)) if !stream.is_empty() => Ok(Self::Stream(stream.to_owned())),
             #[cfg(feature = "aws")]
             Some(("s3", _)) => text.parse().map(Self::Objects),
             _ => text
@@ -127,6 +147,8 @@ impl std::fmt::Display for Reference {
             Self::File(path) => write!(f, "file:{}", path.display()),
             #[cfg(feature = "aws")]
             Self::Objects(url) => url.fmt(f),
+            #[cfg(feature = "aws")]
+            Self::Stream(stream) => write!(f, "kinesis:{stream}"),
         }
     }
 }

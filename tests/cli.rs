@@ -246,15 +246,21 @@ fn rows_in_every_form() {
 
 #[test]
 fn help_names_every_command_and_flag() {
-    for command in
-        [&["--help"][..], &["file", "--help"], &["reconcile", "--help"], &["verify", "--help"], &["s3", "--help"]]
-    {
+    // A build without AWS has no commands for streams and objects.
+    if cfg!(not(feature = "aws")) {
+        assert!(["kinesis", "s3"].iter().all(|command| run(&[command, "--help"]).status == 2));
+        return;
+    }
+    let commands = [
+        &["--help"][..],
+        &["file", "--help"],
+        &["kinesis", "--help"],
+        &["reconcile", "--help"],
+        &["verify", "--help"],
+        &["s3", "--help"],
+    ];
+    for command in commands {
         let ran = finish(ais_replay().args(command).env("COLUMNS", "100"));
-        // What a build without AWS can do is less than what is kept.
-        if !cfg!(feature = "aws") {
-            assert_eq!(ran.status, if command[0] == "s3" { 2 } else { 0 });
-            continue;
-        }
         assert_eq!(ran.status, 0);
         insta::assert_snapshot!(format!("help_{}", command[0].trim_start_matches("--")), ran.stdout);
     }
@@ -662,6 +668,110 @@ fn an_interrupt_leaves_nothing_behind() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(&csv).unwrap(), "old\n");
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------------
+
+/// Reports that are a second apart, so that in windows of a second they are more than the least memory holds.
+fn wide(folder: &TempDir) -> PathBuf {
+    let lines: Vec<String> =
+        (0..60_000).map(|second| tagged(219_000_000 + second % 100, 100, 1_700_000_000 + i64::from(second))).collect();
+    file(folder, "wide.nmea", &lines)
+}
+
+#[test]
+fn little_memory_gives_the_same_and_says_so() {
+    let folder = folder();
+    let path = wide(&folder);
+    let with_memory = |memory: &str, more: &[&str]| {
+        let arguments = [&["file", text(&path), "--memory", memory], more].concat();
+        let (ran, summary) = run_with_summary(&arguments);
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        (ran, summary)
+    };
+    let tumbling = ["--window", "1s"];
+    for more in [&tumbling[..], &["--window", "4s", "--slide", "2s"], &["--window", "1s", "--lateness", "13h"]] {
+        let (much, summary) = with_memory("1GiB", more);
+        assert_eq!((&summary["spilled"]["runs"], much.stdout.is_empty()), (&0.into(), false));
+        assert!(!much.stderr.contains("sorted run"), "{}", much.stderr);
+        let (little, mut small) = with_memory("16M", more);
+        assert!(little.stdout == much.stdout, "{more:?}: other rows");
+        let (runs, bytes) = (small["spilled"]["runs"].take(), small["spilled"]["bytes"].take());
+        assert!(runs.as_u64() > Some(0) && bytes.as_u64() > Some(100_000), "{runs} {bytes}");
+        assert!(little.stderr.contains("beyond 16.00 MiB went to disk and came back"), "{}", little.stderr);
+        small["spilled"] = summary["spilled"].clone();
+        assert_eq!(small, summary);
+    }
+}
+
+#[test]
+fn sizes_of_memory_that_are_none_are_refused() {
+    let file = "samples/diagram.nmea";
+    for (size, says) in [("plenty", "is not a size such as 512M"), ("1M", "at least 16M"), ("1.5G", "is not a size")] {
+        refused(&["file", file, "--memory", size], 2, &[says]);
+    }
+    let set = finish(ais_replay().args(["file", file]).env("AIS_REPLAY_MEMORY", "64M"));
+    assert!(set.stderr.contains("AIS_REPLAY_MEMORY=64M (--memory)"), "{}", set.stderr);
+    let wrong = finish(ais_replay().args(["file", file]).env("AIS_REPLAY_MEMORY", "64 pages"));
+    assert_eq!(wrong.status, 2);
+    assert!(wrong.stderr.contains("comes from the environment variable AIS_REPLAY_MEMORY"), "{}", wrong.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_take_what_is_too_much_is_named_with_what_helps() {
+    let folder = folder();
+    let path = wide(&folder);
+    let csv = folder.path().join("out.csv");
+    fs::write(&csv, "old\n").unwrap();
+    let missing = folder.path().join("no/such");
+    // A limit on the size of files stands for the disk.
+    for (limit, temporary) in [("true", missing.as_path()), ("trap '' XFSZ; ulimit -f 1", folder.path())] {
+        let failed = Command::new("sh")
+            .args(["-c", &format!("{limit}; exec \"$0\" file \"$1\" --window 1s --memory 16M --to csv:\"$2\"")])
+            .arg(assert_cmd::cargo::cargo_bin("ais-replay"))
+            .args([&path, &csv])
+            .env("TMPDIR", temporary)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(failed.stderr).unwrap();
+        assert_eq!(failed.status.code(), Some(1), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        for named in [text(temporary), "TMPDIR", "--memory"] {
+            assert!(stderr.contains(named), "{stderr}");
+        }
+        assert_eq!(fs::read_to_string(&csv).unwrap(), "old\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the log and the old result");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_kill_leaves_nothing_of_what_was_on_disk() {
+    let folder = folder();
+    let lines = fs::read(wide(&folder)).unwrap();
+    for signal in ["-KILL", "-INT"] {
+        let temporary = TempDir::new().unwrap();
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin("ais-replay"))
+            .args(["file", "-", "--window", "1s", "--memory", "16M", "--to", "csv:/dev/null"])
+            .env("TMPDIR", temporary.path())
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The input does not end, so what is on disk stays there.
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&lines).unwrap();
+        let open = format!("/proc/{}/fd", child.id());
+        let is_run = |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to.starts_with(temporary.path()));
+        while !fs::read_dir(&open).unwrap().any(|entry| entry.is_ok_and(is_run)) {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before its input did");
+            std::thread::yield_now();
+        }
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0, "after {signal}");
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ use ais_replay::decode::{self, Accepted, Decoder, Record};
 use ais_replay::engine::clock::{Lateness, NO_WATERMARK, Outlook, PartitionClock};
 use ais_replay::engine::{Engine, Event, Pairs, Selection};
 use ais_replay::filter::Filter;
+use ais_replay::memory::MemorySize;
 use ais_replay::report::{MessageType, MessageTypes};
 use ais_replay::row::Row;
 use ais_replay::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress};
@@ -33,6 +34,7 @@ use ais_replay::sink::SinkError;
 use ais_replay::sink::late::{Header, HeaderOptions, LateFile, LateReport};
 use ais_replay::source::file::find;
 use ais_replay::source::{Chunk, Input, ReadOptions, Reader};
+use ais_replay::spill::Spilled;
 use ais_replay::time::{Span, Timestamp};
 use ais_replay::window::WindowSpec;
 use proptest::collection::vec;
@@ -55,6 +57,9 @@ fn config(cases: u32) -> ProptestConfig {
 // ---------------------------------------------------------------------------------------------------------------------
 // Reports, and how a log writes them
 // ---------------------------------------------------------------------------------------------------------------------
+
+/// Memory that no stream here fills.
+const UNLIMITED: MemorySize = MemorySize::from_bytes(1 << 40);
 
 /// Epoch seconds at which most streams begin: inside a window of any usual length.
 const BEGINNING: i64 = 1_700_000_007;
@@ -413,6 +418,7 @@ impl Request {
             },
             read: ReadOptions::default(),
             threads: 1,
+            memory: UNLIMITED,
         }
     }
 
@@ -785,6 +791,36 @@ proptest! {
                 let otherwise = run_over(&inputs, &Plan { read, threads, ..plan.clone() });
                 prop_assert_eq!(&otherwise, &told, "chunks of {} bytes, {} threads", chunk_bytes, threads);
             }
+        }
+    }
+
+    #[test]
+    fn no_lack_of_memory_changes_anything(
+        logs in logs(),
+        request in request(any_lateness()),
+        only_some in prop::bool::weighted(0.3),
+        chunk_bytes in select(vec![64_usize, 500]),
+    ) {
+        let stored = Stored::new(&logs);
+        let (inputs, mut plan) = (stored.inputs(), request.plan());
+        if only_some {
+            let rows = run_over(&inputs, &plan).rows;
+            plan.selection.only = Some(rows.iter().step_by(2).map(|row| (row.cell, row.window_start)).collect());
+        }
+        let (kept, outcome) = run_keeping(&inputs, &plan);
+        prop_assert_eq!(outcome.spilled, Spilled::default());
+        let (totals, late_file) = (outcome.totals.clone(), kept.late_file());
+        let told = Told::of(kept, outcome);
+        for bytes in [0, 1_500, 6_000, 40_000] {
+            let memory = MemorySize::from_bytes(bytes);
+            let read = ReadOptions { chunk_bytes, ..plan.read.clone() };
+            let (kept, outcome) = run_keeping(&inputs, &Plan { read, memory, ..plan.clone() });
+            // Where windows wait for the end, what a chunk leaves is too much.
+            let must_spill = bytes == 0 && request.lateness.is_none() && !told.rows.is_empty();
+            prop_assert!(!must_spill || outcome.spilled.runs > 0);
+            prop_assert_eq!(&outcome.totals, &totals, "{} bytes", bytes);
+            prop_assert_eq!(&kept.late_file(), &late_file, "{} bytes", bytes);
+            prop_assert_eq!(&Told::of(kept, outcome), &told, "{} bytes", bytes);
         }
     }
 

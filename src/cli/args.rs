@@ -10,10 +10,13 @@ use crate::aws::AwsOptions;
 use crate::cell::Cell;
 use crate::engine::clock::Lateness;
 use crate::filter::BoundingBox;
+use crate::memory::MemorySize;
 use crate::reconcile::AggregateFile;
 use crate::report::MessageType;
 use crate::sink::Target;
 use crate::sink::rows::Form;
+#[cfg(feature = "aws")]
+use crate::source::kinesis::ReadShare;
 #[cfg(feature = "aws")]
 use crate::source::s3::{S3Options, S3Url};
 use crate::store::WriteMode;
@@ -54,6 +57,9 @@ pub enum Command {
     /// Count the reports of objects in S3, per cell and window
     #[cfg(feature = "aws")]
     S3(S3Args),
+    /// Count the reports of a Kinesis stream, from a point in time on
+    #[cfg(feature = "aws")]
+    Kinesis(KinesisArgs),
     /// Add late reports to the windows that they missed
     Reconcile(ReconcileArgs),
     /// Print count and average SOG per window of a cell, or compare two results
@@ -165,8 +171,48 @@ impl BucketArgs {
     }
 }
 
-/// What every command that replays takes, whatever it reads.
+/// `ais-replay kinesis`.
+#[cfg(feature = "aws")]
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Reading begins ten minutes before --since and ends when a shard's reports are --lateness past --until, at \
+the shard's end, or at the tip of the stream. Only windows that lie wholly between --since and --until are counted.
+
+Examples:
+  ais-replay kinesis ais --since 2h
+  ais-replay kinesis ais --since 2026-05-01T06:00:00Z --until 2026-05-01T07:00:00Z --late late.ndjson --to dynamodb:ais_window_agg
+  ais-replay kinesis --failed-batch dead-letter.json
+  ais-replay kinesis --failed-batch dead-letters/ --repair --to dynamodb:ais_window_agg"
+)]
+pub struct KinesisArgs {
+    /// Stream to read: its name or its ARN [default with --failed-batch: the stream of the documents]
+    #[arg(value_name = "STREAM", required_unless_present = "failed_batch")]
+    pub stream: Option<String>,
+
+    /// Take this share of what a shard can give, which is 5 calls and 2 MiB a second: live consumers read the same shards
+    #[arg(long, value_name = "SHARE", default_value = "1", env = "AIS_REPLAY_READ_SHARE", help_heading = "Stream")]
+    pub read_share: ReadShare,
+
+    /// Read as this registered consumer (enhanced fan-out), its name or its ARN: that takes nothing from other consumers
+    #[arg(long, value_name = "NAME", env = "AIS_REPLAY_CONSUMER", help_heading = "Stream")]
+    pub consumer: Option<String>,
+
+    /// Read just the batches that these failure-destination documents of a Lambda event source mapping name, or that those
+    /// in a folder name; repeatable
+    #[arg(long, value_name = "FILE", help_heading = "Stream")]
+    pub failed_batch: Vec<PathBuf>,
+
+    /// Count every window that the failed batches touch anew from the stream, and replace it in the table of --to
+    #[arg(long, requires = "failed_batch", help_heading = "Stream")]
+    pub repair: bool,
+
+    /// The replay.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What every command that replays takes, whatever it reads.
+#[derive(Clone, Debug, Args)]
 pub struct RunArgs {
     /// Windows, times and filters.
     #[command(flatten)]
@@ -186,7 +232,7 @@ pub struct RunArgs {
 }
 
 /// How rows are written into a table that may hold something.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Tables")]
 pub struct TableArgs {
     /// What to do with rows [default: insert for a replay, add for reconcile]
@@ -260,7 +306,7 @@ fn parse_table(text: &str) -> Result<TableName, String> {
 }
 
 /// What a replay's result depends on.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
     /// Length of the windows, such as 90, 90s, 15m, 2h or 1d
     #[arg(long, value_name = "SPAN", default_value = "60s", env = "WINDOW_SECONDS", help_heading = "Windows")]
@@ -357,6 +403,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", env = "AIS_REPLAY_THREADS", help_heading = "Reading",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+
+    /// How much windows, cells and vessels may take in memory, such as 512M or 2G; the rest goes to unnamed files in the
+    /// folder for temporary ones (TMPDIR), and the result is the same [default: a quarter of the machine's]
+    #[arg(long, value_name = "SIZE", env = "AIS_REPLAY_MEMORY", help_heading = "Reading")]
+    pub memory: Option<MemorySize>,
 }
 
 fn parse_type(text: &str) -> Result<MessageType, String> {
@@ -419,7 +470,7 @@ pub enum TagChecksumArg {
 }
 
 /// What comes out of a replay.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Where the rows go: stdout, csv:PATH, sqlite:PATH, dynamodb:TABLE, or dynamodb for the table that AGG_TABLE names;
@@ -519,9 +570,9 @@ pub struct VerifyArgs {
     #[arg(long = "in", value_name = "RESULT", env = "AIS_REPLAY_IN")]
     pub table: Option<TableRef>,
 
-    /// Compare with this instead: another result, or the sentences themselves, replayed with the flags below
-    #[cfg_attr(feature = "aws", arg(long, value_name = "RESULT|file:PATH|s3://…"))]
-    #[cfg_attr(not(feature = "aws"), arg(long, value_name = "RESULT|file:PATH"))]
+    /// Compare with this: another result, or the sentences themselves in file:PATH, s3://BUCKET/KEY or kinesis:STREAM,
+    /// replayed with the flags below
+    #[arg(long, value_name = "RESULT|SOURCE")]
     pub against: Option<Reference>,
 
     /// Form of the output [default: lines for people]

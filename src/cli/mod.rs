@@ -1,8 +1,11 @@
 //! The command line: one file per command, and what they share.
 
 pub mod args;
+pub mod collect;
 pub mod console;
 pub mod file;
+#[cfg(feature = "aws")]
+pub mod kinesis;
 pub mod progress;
 pub mod reconcile;
 pub mod replay;
@@ -65,6 +68,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Status {
         Command::File(args) => file::run(args, settings::from_environment(&matches), console),
         #[cfg(feature = "aws")]
         Command::S3(args) => s3::run(args, settings::from_environment(&matches), console),
+        #[cfg(feature = "aws")]
+        Command::Kinesis(args) => kinesis::run(args, settings::from_environment(&matches), console),
         Command::Reconcile(args) => reconcile::run(args, console),
         Command::Runs(args) => tables::runs(args, console),
         Command::Verify(args) => verify::run(args, &settings::from_environment(&matches), console),

@@ -384,6 +384,7 @@ fn explain(error: RunError, targets: &[Target], closed: bool) -> anyhow::Error {
     let (error, windows_emitted) = match error {
         RunError::Source { error, windows_emitted } => (error, windows_emitted),
         RunError::Sink(error) => return error.into(),
+        RunError::Spill(error) => return error.into(),
     };
     let to_stdout = targets.contains(&Target::Stdout) && !closed;
     let written = match windows_emitted {
@@ -478,7 +479,11 @@ fn read_run(
             let read = outcome.partitions.iter().filter(|input| input.read.digest.is_some());
             read.map(|input| ReadInput::new(&input.name, &input.read)).collect()
         }
-        Identity::OfAll(input) => vec![ReadInput::clone(input)],
+        Identity::OfAll(input) => {
+            let mut input = ReadInput::clone(input);
+            input.identity.bytes = outcome.partitions.iter().map(|partition| partition.read.bytes).sum();
+            vec![input]
+        }
     };
     let token = match &args.output.run_id {
         Some(id) => Token::new(id).map_err(Usage)?,

@@ -15,6 +15,7 @@ use crate::decode;
 use crate::engine::Selection;
 use crate::engine::clock::Lateness;
 use crate::filter::Filter;
+use crate::memory::MemorySize;
 use crate::reconcile::{self, NamedKeys};
 use crate::run::Plan;
 use crate::source::ReadOptions;
@@ -91,6 +92,7 @@ pub fn resolve(args: &ReplayArgs, default_lateness: Lateness, now: Timestamp) ->
             filter: Filter { types, bounding_box: args.bbox, cells: args.cell.clone() },
             read: ReadOptions::default(),
             threads: args.threads.map_or_else(default_threads, usize::from),
+            memory: args.memory.unwrap_or_else(MemorySize::quarter_of_machine),
         },
         notes,
     })

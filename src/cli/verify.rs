@@ -1,22 +1,21 @@
 //! `ais-replay verify`: what a result holds, and whether another one agrees.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 
 use super::args::{VerifyArgs, VerifyForm};
+use super::collect::{Collect, Rows};
 use super::console::Console;
-use super::progress::Bar;
 use super::replay::Extent;
 use super::settings::{self, Resolved};
 use super::{Status, Usage};
-use crate::cell::Cell;
 use crate::engine::clock::Lateness;
 use crate::report::MessageTypes;
 use crate::row::Row;
-use crate::run::{self, Output, Plan, Progress};
+use crate::run::{self, Plan};
 use crate::sink::SinkError;
-use crate::sink::late::LateReport;
 use crate::sink::rows::{Form, RowWriter};
+#[cfg(feature = "aws")]
+use crate::source::kinesis::{ReadShare, Stream};
 #[cfg(feature = "aws")]
 use crate::source::s3;
 use crate::source::{Input, file};
@@ -24,15 +23,15 @@ use crate::store::write::{Keys, TableName};
 use crate::summary::{FromEnvironment, counted};
 use crate::verify::{self, Difference, Reference, TableRef};
 
-type Rows = BTreeMap<(i64, Cell), Row>;
-
 /// Runs the command.
 ///
 /// # Errors
 ///
 /// Where a result cannot be read, or the output not be written.
 pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Console) -> anyhow::Result<Status> {
-    let Resolved { plan, notes } = settings::resolve(&args.replay, Lateness::Unbounded, settings::now())?;
+    let now = settings::now();
+    let default_lateness = args.against.as_ref().map_or(Lateness::Unbounded, Reference::default_lateness);
+    let Resolved { plan, notes } = settings::resolve(&args.replay, default_lateness, now)?;
     notes.iter().for_each(|note| console.note(note));
     from_environment.iter().for_each(|set| console.note(format_args!("set by {set}")));
     refuse_filters_of_sentences(args)?;
@@ -59,11 +58,20 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     };
     let others = match reference {
         Reference::Table(other) => other.read(&keys, &aws)?,
-        Reference::File(path) => replayed(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?,
+        Reference::File(path) => replayed_whole(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?,
         #[cfg(feature = "aws")]
         Reference::Objects(url) => {
             let found = s3::find(std::slice::from_ref(url), &args.bucket.options(&args.aws))?;
-            replayed(&found.inputs, &plan, console)?
+            replayed_whole(&found.inputs, &plan, console)?
+        }
+        #[cfg(feature = "aws")]
+        Reference::Stream(name) => {
+            super::kinesis::since_and_until(&plan, now)?;
+            let stream = Stream::open(name, &aws, ReadShare::WHOLE, None)?;
+            let mut narrowed = plan.clone();
+            let material = super::kinesis::material(&stream, &mut narrowed, now, console)?;
+            material.warnings.iter().for_each(|warning| console.warning(warning));
+            replayed(&material.inputs, material.extent, &narrowed, console)?
         }
     };
     let mut others = select(others, &plan);
@@ -88,10 +96,10 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
 
 /// A result has no message types and no positions, so what filters by them would fall on one side of a comparison alone.
 fn refuse_filters_of_sentences(args: &VerifyArgs) -> Result<(), Usage> {
-    let against_sentences = !matches!(args.against, None | Some(Reference::Table(_)));
+    let against_sentences = matches!(&args.against, Some(reference) if !matches!(reference, Reference::Table(_)));
     let types: MessageTypes = args.replay.types.iter().copied().collect();
     if !against_sentences && (types != MessageTypes::LIVE_PIPELINE || args.replay.bbox.is_some()) {
-        return Err(Usage("--types and --bbox are for --against file:PATH: a result knows neither".to_owned()));
+        return Err(Usage("--types and --bbox are for --against a log or a stream: a result knows neither".to_owned()));
     }
     Ok(())
 }
@@ -118,26 +126,16 @@ fn select(mut rows: Rows, plan: &Plan) -> Rows {
     rows
 }
 
+/// The rows that sentences give whose size is known.
+fn replayed_whole(inputs: &[Input], plan: &Plan, console: Console) -> anyhow::Result<Rows> {
+    replayed(inputs, Extent::Bytes(inputs.iter().map(Input::stored_bytes).sum()), plan, console)
+}
+
 /// The rows that the sentences themselves give.
-fn replayed(inputs: &[Input], plan: &Plan, console: Console) -> anyhow::Result<Rows> {
-    struct Collect {
-        rows: Rows,
-        bar: Bar,
-    }
-    impl Output for Collect {
-        fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError> {
-            self.rows.extend(rows.iter().map(|row| (row.key(), row.clone())));
-            Ok(())
-        }
-        fn late(&mut self, _: usize, _: &dyn Fn() -> LateReport) {}
-        fn progress(&mut self, progress: &Progress) {
-            self.bar.show(progress);
-        }
-    }
-    let total = inputs.iter().map(Input::stored_bytes).sum();
-    let mut collect = Collect { rows: Rows::new(), bar: Bar::new(console, Extent::Bytes(total)) };
+fn replayed(inputs: &[Input], extent: Extent, plan: &Plan, console: Console) -> anyhow::Result<Rows> {
+    let mut collect = Collect::new(console, extent);
     let outcome = run::run(inputs, plan, &mut collect);
-    collect.bar.finish();
+    let rows = collect.into_rows();
     let outcome = outcome?;
     let unusable = super::replay::unusable(&outcome, plan);
     if let Some(message) = unusable.first() {
@@ -161,7 +159,7 @@ fn replayed(inputs: &[Input], plan: &Plan, console: Console) -> anyhow::Result<R
             plan.lateness
         ));
     }
-    Ok(collect.rows)
+    Ok(rows)
 }
 
 fn print(out: &mut impl Write, args: &VerifyArgs, keys: &Keys, rows: &[Row]) -> io::Result<()> {

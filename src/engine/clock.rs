@@ -14,6 +14,11 @@ pub enum Lateness {
     Unbounded,
 }
 
+impl Lateness {
+    /// That of the live pipeline.
+    pub const LIVE_PIPELINE: Self = Self::Allowed(Span::from_seconds(120));
+}
+
 impl std::fmt::Display for Lateness {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -7,6 +7,9 @@
 //!
 //! A report is added once, to the pane of its instant ([`WindowSpec::pane`]); the windows that share a pane combine it
 //! when they close. Only where a report is late for some of its windows is it added to the others one by one.
+//!
+//! It says what its state takes ([`Engine::footprint`]), and gives it away where that is too much ([`Engine::drain`]); where
+//! to is not its business ([`crate::spill`]).
 
 pub mod clock;
 
@@ -64,7 +67,7 @@ pub struct Pairs {
     pub outside: u64,
 }
 
-/// A finished window: its start in epoch seconds and its cells in order.
+/// A window, or as much of it as is at hand: its start in epoch seconds and its cells in order.
 #[derive(Debug)]
 pub struct ClosedWindow {
     /// Epoch seconds.
@@ -74,6 +77,14 @@ pub struct ClosedWindow {
 }
 
 type Pane = HashMap<Cell, Aggregate>;
+
+/// What a pane takes in memory besides its table: its place among the panes, and what the allocator keeps.
+const PANE_BYTES: usize = 96;
+
+/// Bytes of a pane, without what its vessels take elsewhere.
+fn bytes_of(pane: &Pane) -> usize {
+    pane.allocation_size() + PANE_BYTES
+}
 
 /// What holds for every report of one pane, worked out once.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +118,12 @@ pub struct Engine {
     /// Pairs of windows that had been emitted. They are in no row.
     reopened: u64,
     pairs: Pairs,
+    /// Bytes of all panes but the current one, those of `direct` among them.
+    parked_bytes: usize,
+    /// Bytes that vessels take besides the panes, the current one's too.
+    vessel_bytes: usize,
+    /// Bytes of the largest pane since the engine last held none but the current one.
+    largest_pane: usize,
 }
 
 impl Engine {
@@ -123,7 +140,16 @@ impl Engine {
             closed_below: i64::MIN,
             reopened: 0,
             pairs: Pairs::default(),
+            parked_bytes: 0,
+            vessel_bytes: 0,
+            largest_pane: 0,
         }
+    }
+
+    /// Its windows.
+    #[must_use]
+    pub fn spec(&self) -> &WindowSpec {
+        &self.spec
     }
 
     /// What became of the pairs so far.
@@ -139,23 +165,39 @@ impl Engine {
         self.reopened
     }
 
+    /// How many bytes the state may come to before a few thousand more reports are in: what it takes now, and what it takes
+    /// to double the largest table or to combine what it holds.
+    #[must_use]
+    pub fn footprint(&self) -> u64 {
+        let current = self.current.allocation_size();
+        let held = self.parked_bytes + self.vessel_bytes + current;
+        let is_tumbling = self.spec.slide() == self.spec.length();
+        // A full table doubles, and both are there meanwhile. Tumbling windows are their panes; others are made beside them.
+        let grows = if is_tumbling { self.largest_pane.max(current) } else { held };
+        (held + 2 * grows) as u64
+    }
+
     /// Adds a report to every window that covers it, and calls `late` with the start of each window that it is too late
     /// for. `watermark` is that of the report's partition before the report, in epoch seconds.
+    ///
+    /// Returns whether it went to its windows one by one, of which there may be many.
     #[inline]
-    pub fn offer(&mut self, watermark: i64, event: &Event, late: impl FnMut(i64)) {
+    pub fn offer(&mut self, watermark: i64, event: &Event, late: impl FnMut(i64)) -> bool {
         let seconds = event.time.seconds();
         let facts = match self.current_facts {
             Some(facts) if facts.start <= seconds && seconds < facts.end => facts,
             _ => self.turn_to_pane_of(seconds),
         };
         if facts.first_window_end <= watermark || facts.one_by_one {
-            return self.offer_one_by_one(watermark, event, late);
+            self.offer_one_by_one(watermark, event, late);
+            return true;
         }
         self.pairs.added += facts.selected;
         self.pairs.outside += facts.unselected;
         if facts.selected > 0 {
-            self.current.entry(event.cell).or_default().add(event.mmsi, event.sog);
+            self.vessel_bytes += self.current.entry(event.cell).or_default().add(event.mmsi, event.sog);
         }
+        false
     }
 
     /// Makes the pane of an instant the current one.
@@ -163,7 +205,10 @@ impl Engine {
     fn turn_to_pane_of(&mut self, seconds: i64) -> PaneFacts {
         self.park_current();
         let start = self.spec.pane_of(seconds);
-        self.current = self.panes.remove(&start).unwrap_or_default();
+        if let Some(pane) = self.panes.remove(&start) {
+            self.parked_bytes -= bytes_of(&pane);
+            self.current = pane;
+        }
         let windows = self.spec.covering(start);
         let (mut selected, mut unselected) = (0, 0);
         for window in windows {
@@ -188,6 +233,9 @@ impl Engine {
         if let Some(facts) = self.current_facts.take()
             && !self.current.is_empty()
         {
+            let bytes = bytes_of(&self.current);
+            self.parked_bytes += bytes;
+            self.largest_pane = self.largest_pane.max(bytes);
             self.panes.insert(facts.start, std::mem::take(&mut self.current));
         }
     }
@@ -206,7 +254,12 @@ impl Engine {
                 self.reopened += 1;
             } else {
                 self.pairs.added += 1;
-                self.direct.entry(start).or_default().entry(event.cell).or_default().add(event.mmsi, event.sog);
+                let pane = self.direct.entry(start).or_default();
+                let before = if pane.is_empty() { 0 } else { bytes_of(pane) };
+                self.vessel_bytes += pane.entry(event.cell).or_default().add(event.mmsi, event.sog);
+                let after = bytes_of(pane);
+                self.parked_bytes += after - before;
+                self.largest_pane = self.largest_pane.max(after);
             }
         }
     }
@@ -225,8 +278,7 @@ impl Engine {
         while let Some(start) = self.next_window()
             && start + self.spec.length() <= bound
         {
-            self.park_current();
-            let cells = self.combine(start);
+            let cells = self.take(start);
             if !cells.is_empty() {
                 emit(ClosedWindow { start, cells })?;
             }
@@ -243,8 +295,28 @@ impl Engine {
         self.close(i64::MAX, emit)
     }
 
+    /// Gives, in order, everything that it holds, as the windows that it comes to so far, and holds nothing afterwards. More
+    /// may come to each of these windows; they are not emitted, and count as open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `take`.
+    pub fn drain<E>(&mut self, take: impl FnMut(ClosedWindow) -> Result<(), E>) -> Result<(), E> {
+        let closed_below = self.closed_below;
+        let drained = self.close(i64::MAX, take);
+        self.closed_below = closed_below;
+        drained
+    }
+
+    /// Takes what it holds of a window that is to be emitted, none before it being left: its cells in order.
+    pub fn take(&mut self, start: i64) -> Vec<(Cell, Aggregate)> {
+        self.park_current();
+        self.combine(start)
+    }
+
     /// Start of the earliest window that is not emitted and holds something.
-    fn next_window(&self) -> Option<i64> {
+    #[must_use]
+    pub fn next_window(&self) -> Option<i64> {
         let current = self.current_facts.filter(|_| !self.current.is_empty()).map(|facts| facts.start);
         let pane = self.panes.first_key_value().map(|(start, _)| *start).into_iter().chain(current).min();
         let through_pane = pane.map(|start| self.spec.first_covering(start).max(self.closed_below));
@@ -258,11 +330,15 @@ impl Engine {
         let next = start + self.spec.slide();
         let selected = self.selection.holds_window(start, end);
         let mut window = self.direct.remove(&start).unwrap_or_default();
+        if !window.is_empty() {
+            self.forget_bytes_of(&window);
+        }
         // Panes before the next window's start are in no later window, so what they hold moves; the others are copied.
         while let Some(entry) = self.panes.first_entry()
             && *entry.key() < next
         {
             let pane = entry.remove();
+            self.forget_bytes_of(&pane);
             if selected && window.is_empty() {
                 window = pane;
             } else if selected {
@@ -280,5 +356,16 @@ impl Engine {
         let mut cells: Vec<(Cell, Aggregate)> = window.into_iter().collect();
         cells.sort_unstable_by_key(|(cell, _)| *cell);
         cells
+    }
+
+    /// Takes a pane that leaves out of the accounts.
+    fn forget_bytes_of(&mut self, pane: &Pane) {
+        self.parked_bytes -= bytes_of(pane);
+        if self.parked_bytes == 0 {
+            self.largest_pane = 0;
+        }
+        if self.vessel_bytes > 0 {
+            self.vessel_bytes -= pane.values().map(|aggregate| aggregate.vessels.heap_bytes()).sum::<usize>();
+        }
     }
 }

@@ -25,7 +25,10 @@ pub enum SinkError {
     #[error("cannot write to standard output: {0}")]
     Stdout(io::Error),
     /// The rows for a table could not be kept until they are written.
-    #[error("cannot keep the rows in a temporary file: {0}")]
+    #[error(
+        "cannot keep the rows in a temporary file in {folder}: {0}; name a folder with more room in TMPDIR",
+        folder = std::env::temp_dir().display()
+    )]
     Spool(io::Error),
     /// A file failed.
     #[error("cannot write {}: {error}; {}", path.display(), if *replaced { "it is not complete" } else { "what was there before is untouched" })]

@@ -1,9 +1,11 @@
 //! A Kinesis stream: its shards, each of which is one partition, and their pages.
 //!
-//! Every shard is read by a task of its own, a page ahead of whoever decodes, within the limits of a shard: five calls and
-//! 2 MiB a second, of which [`ReadShare`] is taken, since live consumers read the same shards. A shard ends where the service
-//! says that it is closed and read, or at the tip of the stream.
-//! API: <https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html>.
+//! Every shard is read by a task of its own, a page ahead of whoever decodes. A shard ends where the service says that it is
+//! closed and read, or at the tip of the stream. Pages are asked for, within the limits of a shard: five calls and 2 MiB a
+//! second, of which [`ReadShare`] is taken, since live consumers read the same shards
+//! (<https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html>). Or they are pushed to a registered
+//! consumer, which has 2 MiB a second of its own, in subscriptions of five minutes
+//! (<https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html>).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -12,22 +14,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_kinesis::Client;
+use aws_sdk_kinesis::config::{Config, StalledStreamProtectionConfig};
 use aws_sdk_kinesis::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_kinesis::operation::get_records::GetRecordsOutput;
+use aws_sdk_kinesis::operation::subscribe_to_shard::SubscribeToShardOutput;
 use aws_sdk_kinesis::primitives::DateTime;
 use aws_sdk_kinesis::types::{
-    Shard, ShardFilter, ShardFilterType, ShardIteratorType, StreamDescriptionSummary, StreamStatus,
+    ConsumerStatus, Shard, ShardFilter, ShardFilterType, ShardIteratorType, StartingPosition, StreamDescriptionSummary,
+    StreamStatus, SubscribeToShardEventStream,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::failed_batch::FailedBatch;
 use super::records::{self, Page, Pages, RecordQueue, Unpacked};
 use super::{Input, SourceError};
 use crate::aws::AwsOptions;
 use crate::aws::connection::{self, Connection, Service};
-use crate::aws::trouble::{Failure, Trouble, backoff, patiently};
+use crate::aws::trouble::{Failure, PATIENCE, Trouble, backoff, deepest, patiently};
 use crate::decode::Record;
 use crate::time::{NANOS, Timestamp};
 
@@ -35,7 +40,7 @@ use crate::time::{NANOS, Timestamp};
 const SERVICE: Service = Service {
     name: "Kinesis",
     endpoint_variable: "AWS_ENDPOINT_URL_KINESIS",
-    attempt_timeout: Duration::from_secs(30),
+    attempt_timeout: Duration::from_secs(120),
     signs: true,
 };
 
@@ -58,6 +63,9 @@ const IDLE_PAGES: u32 = 25;
 
 /// How often in a row an iterator may expire before it is used.
 const EXPIRED_TRIES: u32 = 10;
+
+/// How long a subscription may be silent. The service sends an event every few seconds, also of an idle shard.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// Pages that wait for whoever decodes, besides the one that is on its way.
 const PAGES_AHEAD: usize = 1;
@@ -121,17 +129,24 @@ pub struct Stream {
     retention: Duration,
     created: Option<Timestamp>,
     share: ReadShare,
+    /// ARN of the registered consumer to which pages are pushed; without one they are asked for.
+    consumer: Option<String>,
     /// The shards that the run knows.
     known: Mutex<BTreeSet<String>>,
 }
 
 impl Stream {
-    /// Finds a stream by its name or its ARN.
+    /// Finds a stream by its name or its ARN, and the registered consumer by which it is to be read, if one is named.
     ///
     /// # Errors
     ///
     /// Where there is none, or it cannot be read now.
-    pub fn open(name: &str, aws: &AwsOptions, share: ReadShare) -> Result<Arc<Self>, SourceError> {
+    pub fn open(
+        name: &str,
+        aws: &AwsOptions,
+        share: ReadShare,
+        consumer: Option<&str>,
+    ) -> Result<Arc<Self>, SourceError> {
         let shown = format!("kinesis:{name}");
         let fail = |error: String| SourceError::Service { name: shown.clone(), error };
         let region = region_of(name);
@@ -152,6 +167,7 @@ impl Stream {
             retention: Duration::ZERO,
             created: None,
             share,
+            consumer: None,
             known: Mutex::default(),
         };
         let summary = block_on(stream.describe())??;
@@ -167,6 +183,9 @@ impl Stream {
         let hours = u64::try_from(summary.retention_period_hours()).unwrap_or_default();
         stream.retention = Duration::from_secs(hours.saturating_mul(3600));
         stream.created = timestamp(summary.stream_creation_timestamp());
+        if let Some(consumer) = consumer {
+            stream.consumer = Some(block_on(stream.find_consumer(consumer))??);
+        }
         Ok(Arc::new(stream))
     }
 
@@ -287,6 +306,36 @@ impl Stream {
         let answer = patiently(call).await;
         let answer = answer.map_err(|error| self.explain(&shown, "kinesis:DescribeStreamSummary", &error))?;
         answer.stream_description_summary.ok_or_else(|| self.failure("the service does not describe it".to_owned()))
+    }
+
+    /// The ARN of a registered consumer that can be used.
+    async fn find_consumer(&self, consumer: &str) -> Result<String, SourceError> {
+        let shown = format!("{}, consumer {consumer}", self.shown());
+        let fail = |error: &str| SourceError::Service { name: shown.clone(), error: error.to_owned() };
+        let call = || {
+            let request = self.client.describe_stream_consumer();
+            if consumer.starts_with("arn:") {
+                request.consumer_arn(consumer)
+            } else {
+                request.stream_arn(&self.arn).consumer_name(consumer)
+            }
+            .send()
+        };
+        let described = patiently(call).await.map_err(|error| match error.code() {
+            Some("ResourceNotFoundException") => fail(
+                "there is no such consumer: aws kinesis register-stream-consumer makes one, and AWS charges for it while it is \
+                 there",
+            ),
+            _ => self.explain(&shown, "kinesis:DescribeStreamConsumer", &error),
+        })?;
+        let described = described.consumer_description.ok_or_else(|| fail("the service does not describe it"))?;
+        if described.stream_arn() != self.arn && !described.stream_arn().is_empty() {
+            return Err(fail(&format!("it is a consumer of {}", described.stream_arn())));
+        }
+        match described.consumer_status() {
+            ConsumerStatus::Active => Ok(described.consumer_arn),
+            status => Err(fail(&format!("it is {}, and can be read by once it is ACTIVE", status.as_str()))),
+        }
     }
 
     /// All pages of a list of shards.
@@ -440,11 +489,29 @@ enum Sent {
     Ended(Ended),
 }
 
+type Sender = mpsc::Sender<Result<Sent, SourceError>>;
+
 /// Where a shard ended.
 struct Ended {
     /// At its own end rather than at the tip.
     is_closed: bool,
+    /// Where the stretch was to end, rather than where the shard did.
+    is_wanted_end: bool,
     warning: Option<String>,
+}
+
+impl Ended {
+    fn closed() -> Self {
+        Self { is_closed: true, is_wanted_end: false, warning: None }
+    }
+}
+
+/// What a page says of its place in the shard.
+struct Reached {
+    /// The shard is closed, and this is its end.
+    is_closed: bool,
+    /// Milliseconds to the tip.
+    millis_behind: Option<i64>,
 }
 
 impl Drop for ShardPages {
@@ -497,13 +564,25 @@ struct ShardReader {
 }
 
 impl ShardReader {
-    async fn run(mut self, sender: mpsc::Sender<Result<Sent, SourceError>>) {
+    async fn run(mut self, sender: Sender) {
         let ended = self.read(&sender).await.map(Sent::Ended);
         // Whoever went away wants to hear of no end.
         let _ = sender.send(ended).await;
     }
 
-    async fn read(&mut self, sender: &mpsc::Sender<Result<Sent, SourceError>>) -> Result<Ended, SourceError> {
+    async fn read(&mut self, sender: &Sender) -> Result<Ended, SourceError> {
+        let ended = match self.input.stream.consumer.clone() {
+            None => self.ask(sender).await?,
+            Some(consumer) => self.subscribe(sender, &consumer).await?,
+        };
+        match &self.input.stretch {
+            Stretch::Batch { .. } if !ended.is_wanted_end => Err(self.gone()),
+            _ => Ok(ended),
+        }
+    }
+
+    /// Asks for page after page.
+    async fn ask(&mut self, sender: &Sender) -> Result<Ended, SourceError> {
         let mut iterator = self.iterator().await?;
         let mut expired = 0;
         let mut stillness = Stillness::default();
@@ -518,43 +597,143 @@ impl ShardReader {
             };
             expired = 0;
             let GetRecordsOutput { records, next_shard_iterator, millis_behind_latest, .. } = answer;
-            let given = records.len();
-            let (page, is_behind_batch) = self.unpack(records)?;
-            self.budget.spend(page.stored_bytes);
-            if !page.records.is_empty() && sender.send(Ok(Sent::Page(page))).await.is_err() {
-                return Ok(Ended { is_closed: false, warning: None });
-            }
-            if is_behind_batch {
-                return Ok(Ended { is_closed: false, warning: None });
-            }
-            let at_tip = millis_behind_latest == Some(0) && given < PAGE_RECORDS.unsigned_abs() as usize;
-            let ended = match next_shard_iterator {
-                None => Some(Ended { is_closed: true, warning: None }),
-                // A shard that is closed ends by itself.
-                Some(_) if at_tip && !self.input.is_closed => Some(Ended { is_closed: false, warning: None }),
-                Some(_) if stillness.is_idle(given, millis_behind_latest) => {
-                    let warning = millis_behind_latest.filter(|millis| *millis > 0).map(|millis| {
-                        format!(
-                            "{}: {IDLE_PAGES} pages in a row held no record, though the stream says that its tip is {} s \
-                             ahead; it was taken for idle",
-                            self.name,
-                            millis / 1000
-                        )
-                    });
-                    Some(Ended { is_closed: false, warning })
-                }
-                Some(next) => {
-                    iterator = next;
-                    None
-                }
-            };
-            if let Some(ended) = ended {
-                return match &self.input.stretch {
-                    Stretch::Batch { .. } => Err(self.gone()),
-                    Stretch::From(_) => Ok(ended),
-                };
+            let place = Reached { is_closed: next_shard_iterator.is_none(), millis_behind: millis_behind_latest };
+            let (ended, bytes) = self.take(sender, records, place, &mut stillness).await?;
+            self.budget.spend(bytes);
+            match (ended, next_shard_iterator) {
+                (Some(ended), _) => return Ok(ended),
+                (None, Some(next)) => iterator = next,
+                // It is closed, so it has ended.
+                (None, None) => return Ok(Ended::closed()),
             }
         }
+    }
+
+    /// Has pages pushed, in one subscription after the other.
+    async fn subscribe(&mut self, sender: &Sender, consumer: &str) -> Result<Ended, SourceError> {
+        let mut stillness = Stillness::default();
+        let mut continuation: Option<String> = None;
+        // Where a shard is closed its last events name what came of it.
+        let mut has_children = false;
+        let (mut last_event, mut fruitless) = (Instant::now(), 0);
+        loop {
+            let mut subscription = match self.subscription(consumer, continuation.as_deref(), has_children).await? {
+                Some(subscription) => subscription,
+                None => return Ok(Ended::closed()),
+            };
+            loop {
+                // A subscription that ends, breaks or falls silent is followed by another, from where it was.
+                let event = match timeout(SILENCE, subscription.event_stream.recv()).await {
+                    Ok(Ok(Some(SubscribeToShardEventStream::SubscribeToShardEvent(event)))) => event,
+                    Ok(Ok(Some(_))) => continue,
+                    Ok(Ok(None)) | Err(_) => break,
+                    Ok(Err(error)) => {
+                        if last_event.elapsed() > PATIENCE {
+                            return Err(self.failure(&format!("its subscriptions break off ({})", deepest(&error))));
+                        }
+                        sleep(backoff(fruitless)).await;
+                        fruitless += 1;
+                        break;
+                    }
+                };
+                (last_event, fruitless) = (Instant::now(), 0);
+                has_children = !event.child_shards().is_empty();
+                let place = Reached {
+                    is_closed: has_children && event.records.is_empty(),
+                    millis_behind: Some(event.millis_behind_latest),
+                };
+                if !event.continuation_sequence_number.is_empty() {
+                    continuation = Some(event.continuation_sequence_number);
+                }
+                if let (Some(ended), _) = self.take(sender, event.records, place, &mut stillness).await? {
+                    return Ok(ended);
+                }
+            }
+        }
+    }
+
+    /// A subscription from behind the last record; `None` where a closed shard has no more of it.
+    async fn subscription(
+        &mut self,
+        consumer: &str,
+        continuation: Option<&str>,
+        has_children: bool,
+    ) -> Result<Option<SubscribeToShardOutput>, SourceError> {
+        let at = StartingPosition::builder();
+        let position = match (&self.last, continuation, &self.input.stretch) {
+            (Some(last), _, _) => at.r#type(ShardIteratorType::AfterSequenceNumber).sequence_number(&**last),
+            (None, Some(next), _) => at.r#type(ShardIteratorType::AtSequenceNumber).sequence_number(next),
+            (None, None, Stretch::From(from)) => at.r#type(ShardIteratorType::AtTimestamp).timestamp(date_time(*from)),
+            (None, None, Stretch::Batch { first, .. }) => {
+                at.r#type(ShardIteratorType::AtSequenceNumber).sequence_number(&**first)
+            }
+        };
+        let position = position.build().map_err(|error| self.failure(&error.to_string()))?;
+        let began = Instant::now();
+        let mut attempt = 0;
+        loop {
+            let request = self.input.stream.client.subscribe_to_shard().consumer_arn(consumer);
+            let request = request.shard_id(&*self.input.shard).starting_position(position.clone()).customize();
+            // An idle shard is silent for seconds, and that is no stall.
+            let own = Config::builder().stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+            let error = match request.config_override(own).send().await {
+                Ok(subscription) => return Ok(Some(subscription)),
+                Err(error) => error,
+            };
+            let is_batch = matches!(self.input.stretch, Stretch::Batch { .. });
+            let trouble = match error.code() {
+                Some("InvalidArgumentException" | "ResourceNotFoundException") if has_children => return Ok(None),
+                Some("InvalidArgumentException" | "ResourceNotFoundException") if is_batch && self.last.is_none() => {
+                    return Err(self.gone());
+                }
+                // The last subscription of the same consumer is not over yet.
+                Some("ResourceInUseException") => Trouble::Throttled,
+                _ => Trouble::of(&error),
+            };
+            if began.elapsed() > trouble.patience(self.last.is_some()) {
+                return Err(self.input.stream.explain(&self.name, "kinesis:SubscribeToShard", &error));
+            }
+            sleep(backoff(attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Sends a page's records on. Tells whether the shard has ended with them, and how many bytes they were.
+    async fn take(
+        &mut self,
+        sender: &Sender,
+        records: Vec<aws_sdk_kinesis::types::Record>,
+        reached: Reached,
+        stillness: &mut Stillness,
+    ) -> Result<(Option<Ended>, u64), SourceError> {
+        let given = records.len();
+        let (page, is_behind_batch) = self.unpack(records)?;
+        let bytes = page.stored_bytes;
+        let wanted = Ended { is_closed: false, is_wanted_end: true, warning: None };
+        // Whoever went away wants no more.
+        if !page.records.is_empty() && sender.send(Ok(Sent::Page(page))).await.is_err() || is_behind_batch {
+            return Ok((Some(wanted), bytes));
+        }
+        let Reached { is_closed, millis_behind } = reached;
+        let at_tip = millis_behind == Some(0) && given < PAGE_RECORDS.unsigned_abs() as usize;
+        let ended = if is_closed {
+            Some(Ended::closed())
+        } else if at_tip && !self.input.is_closed {
+            Some(Ended { is_wanted_end: false, ..wanted })
+        } else if stillness.is_idle(given, millis_behind) {
+            let warning = millis_behind.filter(|millis| *millis > 0).map(|millis| {
+                format!(
+                    "{}: {IDLE_PAGES} pages in a row held no record, though the stream says that its tip is {} s ahead; it was \
+                     taken for idle",
+                    self.name,
+                    millis / 1000
+                )
+            });
+            Some(Ended { is_closed: false, is_wanted_end: false, warning })
+        } else {
+            None
+        };
+        Ok((ended, bytes))
     }
 
     /// An iterator behind the last record, or at the beginning.

@@ -20,6 +20,34 @@ pub struct InputIdentity {
     pub sha256: String,
     /// How many these are.
     pub bytes: u64,
+    /// Which part of which stream it is, where it is one. Its digest is that of these, since nobody reads all of a stream to
+    /// know it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<StreamRange>,
+}
+
+impl InputIdentity {
+    /// What a run of the same name must have read: the same bytes, or the same stream. A range that was given as an age is
+    /// another one the next time, and its windows are the same, whole ones.
+    fn material(&self) -> &str {
+        self.range.as_ref().map_or(&self.sha256, |range| &range.stream)
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let (Some(one), Some(other)) = (&self.range, &other.range) else { return false };
+        one.stream == other.stream && one.since < other.until && other.since < one.until
+    }
+}
+
+/// A range of a stream: the windows that lie in it are the run's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamRange {
+    /// The stream's ARN.
+    pub stream: String,
+    /// Epoch seconds.
+    pub since: i64,
+    /// Epoch seconds.
+    pub until: i64,
 }
 
 /// How far a run is.
@@ -97,6 +125,22 @@ pub enum Refusal {
         earlier: String,
         /// How large it was then.
         bytes: u64,
+        /// The run that added it.
+        token: String,
+        /// When.
+        when: String,
+    },
+    /// A range of a stream shares windows with one that is in the table.
+    #[error(
+        "{name} overlaps {earlier}, which run {token} of {when} added to {table}: what both hold would count twice"
+    )]
+    Overlap {
+        /// The range.
+        name: String,
+        /// The table.
+        table: String,
+        /// The range that is there.
+        earlier: String,
         /// The run that added it.
         token: String,
         /// When.
@@ -185,7 +229,7 @@ impl ReadInput {
     #[must_use]
     pub fn new(name: &str, read: &ReadOutcome) -> Self {
         let sha256 = read.digest.clone().unwrap_or_default();
-        let identity = InputIdentity { name: name.to_owned(), sha256, bytes: read.bytes };
+        let identity = InputIdentity { name: name.to_owned(), sha256, bytes: read.bytes, range: None };
         Self { identity, beginnings: read.beginnings.clone() }
     }
 }
@@ -235,8 +279,8 @@ impl Ledger {
             let (table, token, when) = (self.table.clone(), token.to_string(), started(known));
             Err(Refusal::OtherRun { table, token, when, what })
         };
-        let mut read: Vec<&str> = inputs.iter().map(|input| input.identity.sha256.as_str()).collect();
-        let mut known_read: Vec<&str> = known.inputs.iter().map(|input| input.sha256.as_str()).collect();
+        let mut read: Vec<&str> = inputs.iter().map(|input| input.identity.material()).collect();
+        let mut known_read: Vec<&str> = known.inputs.iter().map(InputIdentity::material).collect();
         read.sort_unstable();
         known_read.sort_unstable();
         if read != known_read {
@@ -289,9 +333,26 @@ impl Ledger {
             }
             for record in self.standing(mode).filter(|record| record.token != token.text()) {
                 self.check_against(input, record)?;
+                // An insert leaves alone what is there; who adds it counts it twice.
+                if mode == WriteMode::Add {
+                    self.check_overlap(input, record)?;
+                }
             }
         }
         Ok(())
+    }
+
+    fn check_overlap(&self, input: &ReadInput, record: &RunRecord) -> Result<(), Refusal> {
+        match record.inputs.iter().find(|known| known.overlaps(&input.identity)) {
+            None => Ok(()),
+            Some(known) => Err(Refusal::Overlap {
+                name: input.identity.name.clone(),
+                table: self.table.clone(),
+                earlier: known.name.clone(),
+                token: record.token.clone(),
+                when: started(record),
+            }),
+        }
     }
 
     /// The same command again is welcome: it changes nothing twice. But who gives a file that is in the table under another
@@ -380,6 +441,7 @@ mod tests {
                 name: name.to_owned(),
                 sha256: digest(text.as_bytes()),
                 bytes: text.len() as u64,
+                range: None,
             },
             beginnings: sizes.map(|size| (size, digest(&text.as_bytes()[..size as usize]))).collect(),
         }

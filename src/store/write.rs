@@ -79,7 +79,10 @@ pub enum StoreError {
         error: String,
     },
     /// The spool failed.
-    #[error("cannot keep the rows in a temporary file: {0}")]
+    #[error(
+        "cannot keep the rows in a temporary file in {folder}: {0}; name a folder with more room in TMPDIR",
+        folder = std::env::temp_dir().display()
+    )]
     Spool(io::Error),
     /// The run must not write.
     #[error(transparent)]

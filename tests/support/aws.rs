@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 
 /// What the servers run on, for as long as the tests do.
-static RUNTIME: LazyLock<Runtime> =
+pub static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 
 /// An item, by attribute.
@@ -322,7 +322,7 @@ fn fate(operation: &str, faults: &Faults, seen: &Seen) -> Fate {
 }
 
 /// Splitmix64.
-fn mixed(seed: u64) -> u64 {
+pub fn mixed(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -393,7 +393,7 @@ fn still_creating(answer: Vec<u8>, faults: &Faults, seen: &Seen) -> Vec<u8> {
     answer
 }
 
-fn response(status: u16, body: &str) -> Vec<u8> {
+pub fn response(status: u16, body: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 {status} .\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
@@ -401,17 +401,17 @@ fn response(status: u16, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn head_end(bytes: &[u8]) -> Option<usize> {
+pub fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|place| place + 4)
 }
 
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = head.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }
 
 /// The next HTTP message of a stream, head and body; `None` where the stream ends before it.
-async fn message(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+pub async fn message(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     loop {
         if let Some(end) = head_end(buffer) {
             let head = String::from_utf8_lossy(&buffer[..end]);
