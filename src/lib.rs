@@ -7,8 +7,9 @@
 //!                     └─fate─▶ tally        └─late pair─▶ late side-output
 //! ```
 //!
-//! 1. A [`source::Input`] is one *partition*: a file, standard input, an object, later a shard. Its [`source::Reader`]
-//!    undoes compression, found by content, and gives [`source::Chunk`]s of whole lines, or records with an arrival time.
+//! 1. A [`source::Input`] is one *partition*: a file, standard input, an object, a shard of a stream. Its
+//!    [`source::Reader`] undoes compression, found by content, and gives [`source::Chunk`]s of whole lines, or records with
+//!    an arrival time.
 //! 2. [`decode::scan`] cuts a chunk into sentences. It keeps no state, so chunks can be scanned anywhere. A
 //!    [`decode::Decoder`] per partition adds what needs memory: parts of longer messages, TAG blocks on a line of their own,
 //!    clocks inside the log. Every sentence gets one fate in the [`decode::tally::Tally`]; a position report with a place and
@@ -20,6 +21,9 @@
 //! 5. The run loop ([`run`]) reads the partition that is furthest behind and closes the windows that no partition can add to
 //!    any more. Their [`row::Row`]s, ordered by window and cell, go to every [`sink::Sink`]; late reports go to the late
 //!    side-output.
+//!
+//! A shard is read by a task of its own, a page ahead, from the start of the run; the loop takes from the one that is furthest
+//! behind, parents before children, and leaves a shard whose watermark is past the last selected window.
 //!
 //! The result is the sum of what the partitions give. The order of arguments, the size of chunks and the number of threads
 //! change no byte of it.
