@@ -7,8 +7,9 @@
 //!                     └─fate─▶ tally        └─late pair─▶ late side-output
 //! ```
 //!
-//! 1. A [`source::Input`] is one *partition*: a file, standard input, a shard of a stream. Its [`source::Reader`] undoes
-//!    compression, found by content, and gives [`source::Chunk`]s of whole lines, or records with an arrival time.
+//! 1. A [`source::Input`] is one *partition*: a file, standard input, an object, a shard of a stream. Its
+//!    [`source::Reader`] undoes compression, found by content, and gives [`source::Chunk`]s of whole lines, or records with
+//!    an arrival time.
 //! 2. [`decode::scan`] cuts a chunk into sentences. It keeps no state, so chunks can be scanned anywhere. A
 //!    [`decode::Decoder`] per partition adds what needs memory: parts of longer messages, TAG blocks on a line of their own,
 //!    clocks inside the log. Every sentence gets one fate in the [`decode::tally::Tally`]; a position report with a place and

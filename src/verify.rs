@@ -10,6 +10,8 @@ use crate::aws::AwsOptions;
 use crate::cell::{Cell, InvalidCell};
 use crate::engine::clock::Lateness;
 use crate::row::{Average, Row, Tenths};
+#[cfg(feature = "aws")]
+use crate::source::s3::S3Url;
 use crate::store::write::{Keys, Store, TableName};
 use crate::table;
 
@@ -91,6 +93,9 @@ pub enum Reference {
     Table(TableRef),
     /// The sentences themselves, in a file or directory.
     File(PathBuf),
+    /// The same in S3.
+    #[cfg(feature = "aws")]
+    Objects(S3Url),
     /// The sentences themselves, in a Kinesis stream: its name or its ARN.
     #[cfg(feature = "aws")]
     Stream(String),
@@ -103,10 +108,19 @@ impl Reference {
         match self {
             Self::Table(_) | Self::File(_) => Lateness::Unbounded,
             #[cfg(feature = "aws")]
+            Self::Objects(_) => Lateness::Unbounded,
+            #[cfg(feature = "aws")]
             Self::Stream(_) => Lateness::LIVE_PIPELINE,
         }
     }
 }
+
+/// What a reference may be.
+const REFERENCES: &str = if cfg!(feature = "aws") {
+    "csv:PATH, sqlite:PATH, dynamodb:TABLE, file:PATH, s3://BUCKET/KEY or kinesis:STREAM"
+} else {
+    "csv:PATH, sqlite:PATH, dynamodb:TABLE or file:PATH"
+};
 
 impl std::str::FromStr for Reference {
     type Err = String;
@@ -116,9 +130,12 @@ impl std::str::FromStr for Reference {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
             #[cfg(feature = "aws")]
             Some(("kinesis", stream)) if !stream.is_empty() => Ok(Self::Stream(stream.to_owned())),
-            _ => text.parse().map(Self::Table).map_err(|_: String| {
-                format!("'{text}' is nothing to compare with: csv:PATH, sqlite:PATH, dynamodb:TABLE, file:PATH or kinesis:STREAM")
-            }),
+            #[cfg(feature = "aws")]
+            Some(("s3", _)) => text.parse().map(Self::Objects),
+            _ => text
+                .parse()
+                .map(Self::Table)
+                .map_err(|_: String| format!("'{text}' is nothing to compare with: {REFERENCES}")),
         }
     }
 }
@@ -128,6 +145,8 @@ impl std::fmt::Display for Reference {
         match self {
             Self::Table(table) => table.fmt(f),
             Self::File(path) => write!(f, "file:{}", path.display()),
+            #[cfg(feature = "aws")]
+            Self::Objects(url) => url.fmt(f),
             #[cfg(feature = "aws")]
             Self::Stream(stream) => write!(f, "kinesis:{stream}"),
         }

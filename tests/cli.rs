@@ -246,12 +246,19 @@ fn rows_in_every_form() {
 
 #[test]
 fn help_names_every_command_and_flag() {
-    // A build without AWS has no command for a stream.
+    // A build without AWS has no commands for streams and objects.
     if cfg!(not(feature = "aws")) {
+        assert!(["kinesis", "s3"].iter().all(|command| run(&[command, "--help"]).status == 2));
         return;
     }
-    let commands =
-        [&["--help"][..], &["file", "--help"], &["kinesis", "--help"], &["reconcile", "--help"], &["verify", "--help"]];
+    let commands = [
+        &["--help"][..],
+        &["file", "--help"],
+        &["kinesis", "--help"],
+        &["reconcile", "--help"],
+        &["verify", "--help"],
+        &["s3", "--help"],
+    ];
     for command in commands {
         let ran = finish(ais_replay().args(command).env("COLUMNS", "100"));
         assert_eq!(ran.status, 0);

@@ -17,6 +17,8 @@ use crate::sink::Target;
 use crate::sink::rows::Form;
 #[cfg(feature = "aws")]
 use crate::source::kinesis::ReadShare;
+#[cfg(feature = "aws")]
+use crate::source::s3::{S3Options, S3Url};
 use crate::store::WriteMode;
 use crate::store::write::TableName;
 use crate::time::{Span, TimeArg};
@@ -52,6 +54,9 @@ pub struct Cli {
 pub enum Command {
     /// Count the reports of files, directories or standard input, per cell and window
     File(FileArgs),
+    /// Count the reports of objects in S3, per cell and window
+    #[cfg(feature = "aws")]
+    S3(S3Args),
     /// Count the reports of a Kinesis stream, from a point in time on
     #[cfg(feature = "aws")]
     Kinesis(KinesisArgs),
@@ -108,6 +113,62 @@ pub struct FileArgs {
     /// The replay.
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// `ais-replay s3`.
+#[cfg(feature = "aws")]
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ais-replay s3 s3://my-bucket/ais/2026-05-01.nmea.gz
+  ais-replay s3 s3://my-bucket/ais/2026/05/ --since 2026-05-01T06:00:00Z --until 2026-05-01T12:00:00Z --to csv:morning.csv
+  ais-replay s3 s3://my-bucket/ais/ --only conflicts.ndjson --write replace --to dynamodb:ais_window_agg
+  ais-replay s3 s3://open-data/ais/ --no-sign-request --region eu-west-1
+  ais-replay s3 s3://ais/logs/ --endpoint-url http://localhost:9000")]
+pub struct S3Args {
+    /// Objects (s3://BUCKET/KEY), or all objects whose keys begin with a prefix that ends in / (s3://BUCKET/PREFIX/, or
+    /// s3://BUCKET for all of it); what they hold is found by content, as for files
+    #[arg(required = true, value_name = "URL")]
+    pub urls: Vec<S3Url>,
+
+    /// How the bucket is asked.
+    #[command(flatten)]
+    pub bucket: BucketArgs,
+
+    /// The replay.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// How buckets are asked.
+#[cfg(feature = "aws")]
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "S3")]
+pub struct BucketArgs {
+    /// Read a public bucket, without credentials
+    #[arg(long)]
+    pub no_sign_request: bool,
+
+    /// Pay for what is read from a bucket whose requesters pay
+    #[arg(long)]
+    pub request_payer: bool,
+
+    /// Region of the bucket, where a table is in another one [default: that of --region]
+    #[arg(long, value_name = "REGION")]
+    pub bucket_region: Option<String>,
+}
+
+#[cfg(feature = "aws")]
+impl BucketArgs {
+    /// The same for what opens a source.
+    #[must_use]
+    pub fn options(&self, aws: &AwsArgs) -> S3Options {
+        let region = self.bucket_region.clone().or_else(|| aws.region.clone());
+        S3Options {
+            aws: AwsOptions { region, ..aws.options() },
+            unsigned: self.no_sign_request,
+            requester_pays: self.request_payer,
+        }
+    }
 }
 
 /// `ais-replay kinesis`.
@@ -509,8 +570,8 @@ pub struct VerifyArgs {
     #[arg(long = "in", value_name = "RESULT", env = "AIS_REPLAY_IN")]
     pub table: Option<TableRef>,
 
-    /// Compare with this: another result, or the sentences themselves in file:PATH or kinesis:STREAM, replayed with the flags
-    /// below
+    /// Compare with this: another result, or the sentences themselves in file:PATH, s3://BUCKET/KEY or kinesis:STREAM,
+    /// replayed with the flags below
     #[arg(long, value_name = "RESULT|SOURCE")]
     pub against: Option<Reference>,
 
@@ -521,6 +582,11 @@ pub struct VerifyArgs {
     /// Windows, times and filters.
     #[command(flatten)]
     pub replay: ReplayArgs,
+
+    /// How the bucket of --against is asked.
+    #[cfg(feature = "aws")]
+    #[command(flatten)]
+    pub bucket: BucketArgs,
 
     /// How AWS is reached.
     #[command(flatten)]

@@ -9,6 +9,8 @@ pub mod kinesis;
 pub mod progress;
 pub mod reconcile;
 pub mod replay;
+#[cfg(feature = "aws")]
+pub mod s3;
 pub mod settings;
 pub mod tables;
 pub mod verify;
@@ -64,6 +66,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Status {
     remove_temporary_files_when_interrupted(console);
     let ended = match &cli.command {
         Command::File(args) => file::run(args, settings::from_environment(&matches), console),
+        #[cfg(feature = "aws")]
+        Command::S3(args) => s3::run(args, settings::from_environment(&matches), console),
         #[cfg(feature = "aws")]
         Command::Kinesis(args) => kinesis::run(args, settings::from_environment(&matches), console),
         Command::Reconcile(args) => reconcile::run(args, console),

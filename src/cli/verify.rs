@@ -16,6 +16,8 @@ use crate::sink::SinkError;
 use crate::sink::rows::{Form, RowWriter};
 #[cfg(feature = "aws")]
 use crate::source::kinesis::{ReadShare, Stream};
+#[cfg(feature = "aws")]
+use crate::source::s3;
 use crate::source::{Input, file};
 use crate::store::write::{Keys, TableName};
 use crate::summary::{FromEnvironment, counted};
@@ -56,10 +58,11 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     };
     let others = match reference {
         Reference::Table(other) => other.read(&keys, &aws)?,
-        Reference::File(path) => {
-            let inputs = file::find(std::slice::from_ref(path))?.inputs;
-            let total = inputs.iter().map(Input::stored_bytes).sum();
-            replayed(&inputs, Extent::Bytes(total), &plan, console)?
+        Reference::File(path) => replayed_whole(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?,
+        #[cfg(feature = "aws")]
+        Reference::Objects(url) => {
+            let found = s3::find(std::slice::from_ref(url), &args.bucket.options(&args.aws))?;
+            replayed_whole(&found.inputs, &plan, console)?
         }
         #[cfg(feature = "aws")]
         Reference::Stream(name) => {
@@ -121,6 +124,11 @@ fn select(mut rows: Rows, plan: &Plan) -> Rows {
             && only.is_none_or(|keys| keys.contains(&(*cell, *start)))
     });
     rows
+}
+
+/// The rows that sentences give whose size is known.
+fn replayed_whole(inputs: &[Input], plan: &Plan, console: Console) -> anyhow::Result<Rows> {
+    replayed(inputs, Extent::Bytes(inputs.iter().map(Input::stored_bytes).sum()), plan, console)
 }
 
 /// The rows that the sentences themselves give.

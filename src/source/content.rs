@@ -86,7 +86,8 @@ impl Content {
     ) -> Result<Self, SourceError> {
         let stored: Box<dyn Read + Send> = Box::new(stored);
         let opened = Data::open(BufReader::with_capacity(STORED_BUFFER_BYTES, stored));
-        let data = opened.map_err(|error| SourceError::Read { name: name.clone(), bytes: 0, error })?;
+        let read = |error| SourceError::Read { name: name.clone(), bytes: 0, error };
+        let data = opened.map_err(|error| error.downcast().unwrap_or_else(read))?;
         let mut content =
             Self { name, data, beginning: Vec::new(), given: 0, bytes: 0, hasher: digest.map(Hasher::new) };
         content.look_at_beginning()?;
@@ -177,6 +178,11 @@ impl Content {
 
     fn failure(&self, error: io::Error) -> SourceError {
         let (name, bytes) = (self.name.clone(), self.bytes);
+        // A source of ours has said all there is to say.
+        let error = match error.downcast::<SourceError>() {
+            Ok(error) => return error,
+            Err(error) => error,
+        };
         // What the system says of a file has a number; what a decompressor says has none.
         match self.data.format() {
             Some(format) if error.raw_os_error().is_none() => SourceError::Broken { name, format, bytes, error },

@@ -11,7 +11,11 @@ pub mod file;
 #[cfg(feature = "aws")]
 pub mod kinesis;
 pub mod lines;
+#[cfg(feature = "aws")]
+pub mod ranges;
 pub mod records;
+#[cfg(feature = "aws")]
+pub mod s3;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +33,8 @@ use file::FileInput;
 use kinesis::ShardInput;
 use lines::LineChunks;
 use records::RecordQueue;
+#[cfg(feature = "aws")]
+use s3::ObjectInput;
 
 /// An input that cannot be read to its end. What it gave before must not be taken for the whole.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +101,12 @@ pub enum SourceError {
         /// Why, and what helps.
         error: String,
     },
+    /// No object of that name.
+    #[error("{name}: there is no such object")]
+    NoObject {
+        /// The object.
+        name: String,
+    },
     /// Records that the stream holds no more.
     #[error("{name}: the stream no longer holds its records; it keeps them for its retention period")]
     Gone {
@@ -129,6 +141,9 @@ pub enum Input {
     /// A shard of a stream, or a stretch of one.
     #[cfg(feature = "aws")]
     Shard(ShardInput),
+    /// An object in S3.
+    #[cfg(feature = "aws")]
+    Object(ObjectInput),
 }
 
 impl Input {
@@ -141,6 +156,8 @@ impl Input {
             Self::Enclosed(batch) => batch.name.clone(),
             #[cfg(feature = "aws")]
             Self::Shard(shard) => shard.name(),
+            #[cfg(feature = "aws")]
+            Self::Object(object) => object.name(),
         }
     }
 
@@ -162,6 +179,8 @@ impl Input {
             Self::Enclosed(batch) => Some(batch.event.len() as u64),
             #[cfg(feature = "aws")]
             Self::Shard(_) => None,
+            #[cfg(feature = "aws")]
+            Self::Object(object) => Some(object.bytes()),
         }
     }
 
@@ -172,6 +191,8 @@ impl Input {
             Self::File(_) | Self::Stdin | Self::Enclosed(_) => false,
             #[cfg(feature = "aws")]
             Self::Shard(_) => true,
+            #[cfg(feature = "aws")]
+            Self::Object(_) => false,
         }
     }
 
@@ -182,6 +203,8 @@ impl Input {
             Self::File(_) | Self::Stdin | Self::Enclosed(_) => None,
             #[cfg(feature = "aws")]
             Self::Shard(shard) => Some(shard.id()),
+            #[cfg(feature = "aws")]
+            Self::Object(_) => None,
         }
     }
 
@@ -192,6 +215,8 @@ impl Input {
             Self::File(_) | Self::Stdin | Self::Enclosed(_) => &[],
             #[cfg(feature = "aws")]
             Self::Shard(shard) => shard.parents(),
+            #[cfg(feature = "aws")]
+            Self::Object(_) => &[],
         }
     }
 
@@ -210,6 +235,8 @@ impl Input {
             // An idle shard is no mistake of the command line.
             #[cfg(feature = "aws")]
             Self::Shard(_) => false,
+            #[cfg(feature = "aws")]
+            Self::Object(object) => object.is_named(),
         }
     }
 
@@ -222,6 +249,13 @@ impl Input {
         match self {
             #[cfg(feature = "aws")]
             Self::Shard(shard) => Ok(Reader::of_records(self.name(), shard.open()?)),
+            #[cfg(feature = "aws")]
+            Self::Object(object) => {
+                // It is known by what the service calls it, so that no two runs have to read it to know it again.
+                let identity = options.digest.is_some().then(|| object.identity());
+                let reader = Reader::new(self.name(), object.open(), ReadOptions { digest: None, ..options })?;
+                Ok(Reader { identity, ..reader })
+            }
             _ => Reader::new(self.name(), self.open_stored()?, options),
         }
     }
@@ -243,6 +277,8 @@ impl Input {
             // A shard has no bytes of its own: it is opened for its records.
             #[cfg(feature = "aws")]
             Self::Shard(_) => Box::new(io::empty()),
+            #[cfg(feature = "aws")]
+            Self::Object(object) => object.open(),
         })
     }
 }
@@ -282,6 +318,8 @@ pub struct Reader {
     name: String,
     form: Form,
     stored_bytes: Arc<AtomicU64>,
+    /// What it is known by instead of its content's digest.
+    identity: Option<String>,
 }
 
 enum Form {
@@ -314,7 +352,7 @@ impl Reader {
     /// Gives the records of a queue.
     #[must_use]
     pub fn of_records(name: String, queue: RecordQueue) -> Self {
-        Self { name, stored_bytes: queue.stored_bytes(), form: Form::Records(Box::new(queue)) }
+        Self { name, stored_bytes: queue.stored_bytes(), form: Form::Records(Box::new(queue)), identity: None }
     }
 
     fn of_lines(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
@@ -332,14 +370,14 @@ impl Reader {
         let stored_bytes = Arc::new(AtomicU64::new(0));
         let counted = CountedRead { inner: stored, bytes: Arc::clone(&stored_bytes) };
         let form = form(Content::open(name.clone(), counted, digest)?)?;
-        Ok(Self { name, form, stored_bytes })
+        Ok(Self { name, form, stored_bytes, identity: None })
     }
 
     /// The same reader, driven by a thread of its own.
     #[must_use]
     pub fn read_ahead(self) -> Self {
         let (name, stored_bytes) = (self.name.clone(), Arc::clone(&self.stored_bytes));
-        Self { name, form: Form::Ahead(Box::new(ReadAhead::start(self))), stored_bytes }
+        Self { name, form: Form::Ahead(Box::new(ReadAhead::start(self))), stored_bytes, identity: None }
     }
 
     /// Whether it gives records rather than lines.
@@ -433,7 +471,7 @@ impl Reader {
         };
         ReadOutcome {
             bytes: content.bytes(),
-            digest: content.digest(),
+            digest: self.identity.clone().or_else(|| content.digest()),
             beginnings: content.beginnings().to_vec(),
             warning: content.warning(),
         }
@@ -445,7 +483,7 @@ impl Reader {
 pub struct ReadOutcome {
     /// Bytes of its decompressed content.
     pub bytes: u64,
-    /// SHA-256 of that, in hexadecimal, if it was asked for.
+    /// SHA-256 of that, in hexadecimal, if it was asked for; of an object that of its bucket, key, ETag and size.
     pub digest: Option<String>,
     /// The same of its beginnings, at the sizes that were asked for.
     pub beginnings: Vec<(u64, String)>,

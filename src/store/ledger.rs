@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 3;
 pub struct InputIdentity {
     /// What it was called.
     pub name: String,
-    /// SHA-256 of its decompressed bytes, in hexadecimal.
+    /// SHA-256 of its decompressed bytes, in hexadecimal; of an object in S3 that of its bucket, key, ETag and size.
     pub sha256: String,
     /// How many these are.
     pub bytes: u64,
