@@ -194,7 +194,7 @@ impl Counting<'_> {
             self.first_time = Some(accepted.time);
         }
         let cell = Cell::of(accepted.position, self.precision);
-        if !self.filter.passes(accepted, cell, &mut self.filtered) {
+        if !self.filtered.note(self.filter.judge(accepted.report.kind, accepted.position, cell)) {
             return;
         }
         let event = Event { time: accepted.time, cell, mmsi: accepted.report.mmsi, sog: accepted.report.sog };

@@ -3,6 +3,9 @@
 //! The only place that sees both sentences and cells. Its result depends on the inputs and the plan alone: partitions are
 //! taken in the order of their names and their event times, never of their speed.
 
+mod batch;
+mod workers;
+
 use hashbrown::HashSet;
 
 use crate::cell::{Cell, Precision};
@@ -10,13 +13,14 @@ use crate::decode::tally::Tally;
 use crate::decode::{self, Accepted, Decoder, Record};
 use crate::engine::clock::{Lateness, NO_WATERMARK, Outlook, PartitionClock};
 use crate::engine::{ClosedWindow, Engine, Event, Pairs, Selection};
-use crate::filter::{Filter, Filtered};
+use crate::filter::{Filter, Filtered, Verdict};
 use crate::row::{Row, Tenths};
 use crate::sink::SinkError;
 use crate::sink::late::{LateReport, LateSource};
 use crate::source::{Chunk, Input, ReadOptions, ReadOutcome, Reader, SourceError};
 use crate::time::Timestamp;
 use crate::window::WindowSpec;
+use workers::{Given, Workers};
 
 /// What a run's result depends on, besides its inputs.
 #[derive(Clone, Debug)]
@@ -35,7 +39,7 @@ pub struct Plan {
     pub filter: Filter,
     /// How inputs are read. No result depends on it.
     pub read: ReadOptions,
-    /// With two or more, inputs are read and unpacked ahead on a thread of their own. No result depends on it.
+    /// How many threads read and decode, this one included. No result depends on it.
     pub threads: usize,
 }
 
@@ -159,7 +163,10 @@ enum State {
 }
 
 struct Open {
-    reader: Reader,
+    /// `None` where workers have it.
+    reader: Option<Box<Reader>>,
+    /// Bytes read, as stored.
+    stored_bytes: u64,
     decoder: Decoder,
     clock: PartitionClock,
     filtered: Filtered,
@@ -180,6 +187,7 @@ pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Out
         records: HashSet::new(),
         totals: Totals::default(),
         finished: Progress::default(),
+        workers: (plan.threads > 1).then(|| Workers::start(plan)),
         output,
     }
     .go()
@@ -195,6 +203,8 @@ struct Run<'a> {
     totals: Totals,
     /// What the partitions that are done have added to the progress.
     finished: Progress,
+    /// None where one thread does everything.
+    workers: Option<Workers>,
     output: &'a mut dyn Output,
 }
 
@@ -288,12 +298,16 @@ impl Run<'_> {
     fn advance(&mut self, place: usize) -> Result<(), RunError> {
         let input = &self.inputs[place];
         if matches!(self.states[place], State::Waiting(_)) {
-            let mut reader = input.open(self.plan.read.clone()).map_err(|error| self.broken(error))?;
-            if self.plan.threads > 1 && !reader.gives_records() {
-                reader = reader.read_ahead();
-            }
+            let reader = match &self.workers {
+                Some(workers) => {
+                    self.prepare_next(workers, place);
+                    None
+                }
+                None => Some(Box::new(input.open(self.plan.read.clone()).map_err(|error| self.broken(error))?)),
+            };
             self.states[place] = State::Open(Box::new(Open {
                 reader,
+                stored_bytes: 0,
                 decoder: Decoder::new(self.plan.decode.clone()),
                 clock: PartitionClock::new(self.plan.lateness),
                 filtered: Filtered::default(),
@@ -302,7 +316,7 @@ impl Run<'_> {
         }
         let windows_emitted = self.totals.windows;
         let State::Open(open) = &mut self.states[place] else { return Ok(()) };
-        let Open { reader, decoder, clock, filtered, first_time } = &mut **open;
+        let Open { reader, stored_bytes, decoder, clock, filtered, first_time } = &mut **open;
         let mut counting = Counting {
             place,
             input,
@@ -313,39 +327,81 @@ impl Run<'_> {
             filtered,
             first_time,
         };
-        let chunk = reader.next_chunk().map_err(|error| RunError::Source { error, windows_emitted })?;
-        match chunk {
-            Chunk::Lines(lines) => decoder.lines(lines, |accepted| counting.count(&accepted, None)),
-            Chunk::Record(record, data) => {
-                let key = (format!("{}:{}", record.shard, record.sequence), record.sub_sequence);
-                if self.records.insert(key) {
-                    decoder.record(data, record, |accepted| counting.count(&accepted, Some(record)));
-                } else {
-                    decoder.duplicate_record();
+        if let Some(workers) = &self.workers
+            && reader.is_none()
+        {
+            match workers.next(place) {
+                Given::Lines(batch) => {
+                    batch.count(decoder, &mut counting);
+                    *stored_bytes = batch.stored_bytes;
+                    workers.give_back(*batch);
                 }
-            }
-            Chunk::BadRecord => decoder.bad_record(),
-            Chunk::End => {
-                self.end(place);
-                return Ok(());
+                Given::Records(records) => *reader = Some(records),
+                Given::End(outcome, bytes) => {
+                    *stored_bytes = bytes;
+                    self.end(place, outcome);
+                    return Ok(());
+                }
+                Given::Failed(error) => return Err(RunError::Source { error, windows_emitted }),
             }
         }
-        let (tally, stored_bytes) = (decoder.tally(), reader.stored_bytes());
-        self.output.progress(&Progress {
-            stored_bytes: self.finished.stored_bytes + stored_bytes,
-            lines: self.finished.lines + tally.lines,
-            accepted: self.finished.accepted + tally.accepted,
+        if let Some(reader) = reader {
+            let chunk = reader.next_chunk().map_err(|error| RunError::Source { error, windows_emitted })?;
+            match chunk {
+                Chunk::Lines(lines) => decoder.lines(lines, |accepted| counting.count(&accepted, None)),
+                Chunk::Record(record, data) => {
+                    let key = (format!("{}:{}", record.shard, record.sequence), record.sub_sequence);
+                    if self.records.insert(key) {
+                        decoder.record(data, record, |accepted| counting.count(&accepted, Some(record)));
+                    } else {
+                        decoder.duplicate_record();
+                    }
+                }
+                Chunk::BadRecord => decoder.bad_record(),
+                Chunk::End => {
+                    *stored_bytes = reader.stored_bytes();
+                    let outcome = reader.outcome();
+                    self.end(place, outcome);
+                    return Ok(());
+                }
+            }
+            *stored_bytes = reader.stored_bytes();
+        }
+        let progress = Progress {
+            stored_bytes: self.finished.stored_bytes + *stored_bytes,
+            lines: self.finished.lines + decoder.tally().lines,
+            accepted: self.finished.accepted + decoder.tally().accepted,
             late: self.engine.pairs().late,
-        });
+        };
+        self.output.progress(&progress);
         Ok(())
     }
 
-    fn end(&mut self, place: usize) {
+    /// Lets workers begin with a partition, and with those that are likely to be read after it.
+    fn prepare_next(&self, workers: &Workers, place: usize) {
+        workers.prepare(place, &self.inputs[place]);
+        let waiting = self.states.iter().enumerate().filter_map(|(place, state)| match state {
+            State::Waiting(outlook) => Some((outlook.map_or(i64::MIN, |outlook| outlook.first.nanos()), place)),
+            State::Open(_) | State::Done(_) => None,
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        if waiting.len() > self.plan.threads {
+            waiting.select_nth_unstable(self.plan.threads);
+            waiting.truncate(self.plan.threads);
+        }
+        waiting.sort_unstable();
+        // One that can be read only once may keep a thread waiting that is needed elsewhere.
+        for (_, next) in waiting.into_iter().filter(|(_, next)| self.inputs[*next].can_be_read_twice()) {
+            workers.prepare(next, &self.inputs[next]);
+        }
+    }
+
+    fn end(&mut self, place: usize, read: ReadOutcome) {
         let input = &self.inputs[place];
         let State::Open(open) = std::mem::replace(&mut self.states[place], State::Waiting(None)) else { return };
-        let Open { reader, decoder, clock, filtered, first_time } = *open;
+        let Open { stored_bytes, decoder, clock, filtered, first_time, .. } = *open;
         let tally = decoder.finish();
-        self.finished.stored_bytes += reader.stored_bytes();
+        self.finished.stored_bytes += stored_bytes;
         self.finished.lines += tally.lines;
         self.finished.accepted += tally.accepted;
         self.states[place] = State::Done(Box::new(PartitionOutcome {
@@ -355,7 +411,7 @@ impl Run<'_> {
             filtered,
             first_time,
             last_time: clock.latest(),
-            read: reader.outcome(),
+            read,
         }));
     }
 }
@@ -375,31 +431,45 @@ struct Counting<'a> {
 impl Counting<'_> {
     #[inline(always)]
     fn count(&mut self, accepted: &Accepted<'_>, record: Option<&Record>) {
+        let report = accepted.report;
+        let cell = Cell::of(accepted.position, self.plan.precision);
+        let verdict = self.plan.filter.judge(report.kind, accepted.position, cell);
+        let event = Event { time: accepted.time, cell, mmsi: report.mmsi, sog: report.sog };
+        self.add(&event, verdict, record, || (accepted.line, accepted.raw.to_strings()));
+    }
+
+    /// Counts a report. `written` tells the number of its line and its sentences.
+    #[inline(always)]
+    fn add(
+        &mut self,
+        event: &Event,
+        verdict: Verdict,
+        record: Option<&Record>,
+        written: impl Fn() -> (u64, Vec<String>),
+    ) {
         // The watermark before this report decides, whether or not the report is counted.
         let watermark = self.clock.watermark();
-        self.clock.observe(accepted.time);
-        if self.first_time.is_none_or(|first| accepted.time < first) {
-            *self.first_time = Some(accepted.time);
+        self.clock.observe(event.time);
+        if self.first_time.is_none_or(|first| event.time < first) {
+            *self.first_time = Some(event.time);
         }
-        let cell = Cell::of(accepted.position, self.plan.precision);
-        if !self.plan.filter.passes(accepted, cell, self.filtered) {
+        if !self.filtered.note(verdict) {
             return;
         }
-        let event = Event { time: accepted.time, cell, mmsi: accepted.report.mmsi, sog: accepted.report.sog };
         let Self { place, input, output, .. } = self;
-        self.engine.offer(watermark, &event, |window_start| {
-            output.late(*place, &|| late_report(accepted, &event, window_start, input, record));
+        self.engine.offer(watermark, event, |window_start| {
+            output.late(*place, &|| late_report(event, window_start, input, record, written()));
         });
     }
 }
 
 #[cold]
 fn late_report(
-    accepted: &Accepted<'_>,
     event: &Event,
     window_start: i64,
     input: &Input,
     record: Option<&Record>,
+    (line, nmea): (u64, Vec<String>),
 ) -> LateReport {
     LateReport {
         cell: event.cell.to_string(),
@@ -408,7 +478,7 @@ fn late_report(
         mmsi: event.mmsi,
         sog: event.sog.map(|sog| Tenths(u64::from(sog))),
         source: match record {
-            None => LateSource::Line { file: input.name(), line: accepted.line },
+            None => LateSource::Line { file: input.name(), line },
             Some(record) => LateSource::Record {
                 file: Some(input.name()),
                 shard: record.shard.to_string(),
@@ -416,6 +486,6 @@ fn late_report(
                 sub_sequence_number: record.sub_sequence,
             },
         },
-        nmea: accepted.raw.to_strings(),
+        nmea,
     }
 }

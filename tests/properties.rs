@@ -16,10 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ais_replay::cell::Precision;
+use ais_replay::decode::batch::{self, Found, Taker, Undated};
 use ais_replay::decode::event_time::{Clock, EventTimeMode};
 use ais_replay::decode::tally::{Ignore, Reject, Tally};
 use ais_replay::decode::{self, Accepted, Decoder, Record};
@@ -28,7 +30,7 @@ use ais_replay::engine::{Engine, Event, Pairs, Selection};
 use ais_replay::filter::Filter;
 use ais_replay::report::{MessageType, MessageTypes};
 use ais_replay::row::Row;
-use ais_replay::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress};
+use ais_replay::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress, Totals};
 use ais_replay::sink::SinkError;
 use ais_replay::sink::late::{Header, HeaderOptions, LateFile, LateReport};
 use ais_replay::source::file::find;
@@ -596,11 +598,15 @@ struct Stored {
 
 impl Stored {
     fn new(logs: &[Log]) -> Self {
+        Self::of_bytes(&logs.iter().map(Log::bytes).collect::<Vec<_>>())
+    }
+
+    fn of_bytes(logs: &[Vec<u8>]) -> Self {
         let directory = TempDir::new().unwrap();
         let paths = (0..logs.len()).map(|number| directory.path().join(format!("{number}.nmea"))).collect();
         let stored = Self { directory, paths };
         for (path, log) in stored.paths.iter().zip(logs) {
-            fs::write(path, log.bytes()).unwrap();
+            fs::write(path, log).unwrap();
         }
         stored
     }
@@ -718,6 +724,14 @@ fn run_over(inputs: &[Input], plan: &Plan) -> Told {
     Told::of(kept, outcome)
 }
 
+/// What a summary is made of, besides what [`Told`] holds.
+fn in_words(outcome: &Outcome) -> String {
+    let Totals { rows, windows, count, sog_sum, sog_missing, cells, vessels, span } = &outcome.totals;
+    let read: Vec<_> = outcome.partitions.iter().map(|partition| (&partition.read, partition.filtered)).collect();
+    let (cells, vessels): (BTreeSet<_>, BTreeSet<_>) = (cells.iter().collect(), vessels.iter().collect());
+    format!("{rows} {windows} {count} {sog_sum} {sog_missing} {cells:?} {vessels:?} {span:?} {read:?}")
+}
+
 /// Every order of some things.
 fn orders<T: Clone>(things: &[T]) -> Vec<Vec<T>> {
     if things.is_empty() {
@@ -786,6 +800,25 @@ proptest! {
                 prop_assert_eq!(&otherwise, &told, "chunks of {} bytes, {} threads", chunk_bytes, threads);
             }
         }
+    }
+
+    #[test]
+    fn whatever_a_log_holds_any_number_of_threads_tells_what_one_does(
+        logs in vec(troubled_log(), 1..5),
+        options in decode_options(),
+        request in request(any_lateness()),
+        chunk_bytes in select(vec![1, 300, 2_000, 5_000, 256 * 1024]),
+        threads in 2..5_usize,
+    ) {
+        let stored = Stored::of_bytes(&logs);
+        let (inputs, plan) = (stored.inputs(), request.plan());
+        let plan = Plan { decode: decode::Options { types: plan.decode.types, ..options }, ..plan };
+        let (kept, alone) = run_keeping(&inputs, &plan);
+        let read = ReadOptions { chunk_bytes, ..plan.read.clone() };
+        let (kept_otherwise, otherwise) = run_keeping(&inputs, &Plan { read, threads, ..plan });
+        prop_assert_eq!(kept_otherwise.late_file(), kept.late_file());
+        prop_assert_eq!(in_words(&otherwise), in_words(&alone));
+        prop_assert_eq!(Told::of(kept_otherwise, otherwise), Told::of(kept, alone));
     }
 
     #[test]
@@ -1027,6 +1060,23 @@ fn debris() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|pieces| pieces.into_iter().flat_map(|(piece, end)| [piece, end.to_vec()].concat()).collect())
 }
 
+/// Stretches of plain traffic, long enough for what waits to be forgotten, with all kinds of trouble in between.
+fn troubled_log() -> impl Strategy<Value = Vec<u8>> {
+    let calm = entries(prop_oneof![20 => one_line(), 1 => form()], 60)
+        .prop_map(|entries| Log { entries, open_end: false }.bytes());
+    let trouble = prop_oneof![
+        3 => remark(),
+        2 => remark().prop_map(|text| [&text[..], b"\n"].concat()),
+        3 => clock_line(),
+        3 => part(),
+        2 => odd_sentence(),
+        1 => debris(),
+    ];
+    vec((calm, vec(trouble, 0..4)), 1..4).prop_map(|stretches| {
+        stretches.into_iter().flat_map(|(calm, trouble)| [calm, trouble.concat()]).flatten().collect()
+    })
+}
+
 /// A part of a message, which others may or may not complete: few sequence ids, channels, groups and sources.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     let tags = (
@@ -1179,6 +1229,53 @@ fn decoded<'a>(options: &decode::Options, chunks: impl IntoIterator<Item = &'a [
     (decoder.finish(), reports)
 }
 
+/// Reads each chunk as a worker does, and settles what it found as the run loop does.
+fn decoded_in_batches(options: &decode::Options, chunks: &[&[u8]]) -> (Tally, Vec<Heard>) {
+    let mut decoder = Decoder::new(options.clone());
+    let mut reports = Vec::new();
+    for chunk in chunks {
+        let mut taken = Taken(Vec::new());
+        let tally = batch::read(chunk, options, &mut taken);
+        let first_line = decoder.next_line();
+        for found in taken.0 {
+            match found {
+                Err((line, bytes)) => {
+                    let line = first_line + u64::from(line) - 1;
+                    decoder.lines_left(line, &chunk[bytes], |accepted| reports.push(heard(&accepted)));
+                }
+                Ok(Found { line, start, report, own_time, overlong, .. }) => {
+                    let undated = Undated {
+                        line: first_line + u64::from(line) - 1,
+                        own_time,
+                        utc_second: report.utc_second,
+                        counted: options.types.contains(report.kind),
+                        overlong,
+                        sog_missing: report.sog.is_none(),
+                    };
+                    if let Some(time) = decoder.date(&undated) {
+                        let sentence = String::from_utf8_lossy(&batch::sentence_as_written(&chunk[start..])).into();
+                        reports.push((undated.line, report.mmsi, time, vec![sentence]));
+                    }
+                }
+            }
+        }
+        decoder.chunk_read(first_line, &tally);
+    }
+    (decoder.finish(), reports)
+}
+
+/// Reports, and lines left as they are, in their order.
+struct Taken(Vec<Result<Found, (u32, Range<usize>)>>);
+
+impl Taker for Taken {
+    fn report(&mut self, found: &Found) {
+        self.0.push(Ok(*found));
+    }
+    fn left(&mut self, line: u32, bytes: Range<usize>) {
+        self.0.push(Err((line, bytes)));
+    }
+}
+
 /// Where lines end: behind LF, CRLF and CR.
 fn line_ends(bytes: &[u8]) -> Vec<usize> {
     let ends_line = |end: &usize| {
@@ -1269,6 +1366,19 @@ fn decoded_through(mut reader: Reader, options: &decode::Options) -> (Tally, Vec
     }
 }
 
+/// The same, chunk by chunk in buffers of their own, as workers do it.
+fn decoded_from_buffers(mut reader: Reader, options: &decode::Options) -> (Tally, Vec<Heard>) {
+    let mut decoder = Decoder::new(options.clone());
+    let mut reports = Vec::new();
+    let mut buffer = Vec::new();
+    loop {
+        match reader.take_lines(&mut buffer).unwrap() {
+            0 => return (decoder.finish(), reports),
+            length => decoder.lines(&buffer[..length], |accepted| reports.push(heard(&accepted))),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(config(512))]
 
@@ -1305,6 +1415,16 @@ proptest! {
         let tally = decoded_as_records(options, &chunks);
         prop_assert_eq!(tally.items, fates(&tally));
         prop_assert_eq!(tally.lines, chunks.len() as u64);
+    }
+
+    #[test]
+    fn what_is_read_without_memory_and_settled_in_turn_is_what_a_decoder_alone_reads(
+        bytes in troubled_log(),
+        cuts in vec(prop::bool::weighted(0.1), 1..40),
+        options in decode_options(),
+    ) {
+        let chunks = cut_at_line_ends(&bytes, &cuts);
+        prop_assert_eq!(decoded_in_batches(&options, &chunks), decoded(&options, [&bytes[..]]));
     }
 
     #[test]
@@ -1346,7 +1466,7 @@ proptest! {
         long_line in option::weighted(0.3, 65_530..65_545_usize),
         chunk_bytes in select(vec![7_usize, 64, 1000, 65_536, 65_537, 256 * 1024]),
         sizes in vec(prop_oneof![1..100_usize, Just(65_536)], 1..5),
-        (digest, ahead) in any::<(bool, bool)>(),
+        (digest, takes) in any::<(bool, bool)>(),
         options in decode_options(),
     ) {
         // A comment first, so that what follows is taken for neither compressed data nor UTF-16.
@@ -1354,7 +1474,7 @@ proptest! {
         let bytes = [&b"# a log\n"[..], &debris.join(&long_line[..])].concat();
         let stored = Trickle { bytes: io::Cursor::new(bytes.clone()), sizes, reads: 0 };
         let reader = Reader::new("a log".to_owned(), Box::new(stored), ReadOptions { chunk_bytes, digest: digest.then(|| [1, 100].into()) }).unwrap();
-        let reader = if ahead { reader.read_ahead() } else { reader };
-        prop_assert_eq!(decoded_through(reader, &options), decoded(&options, [&bytes[..]]));
+        let through = if takes { decoded_from_buffers(reader, &options) } else { decoded_through(reader, &options) };
+        prop_assert_eq!(through, decoded(&options, [&bytes[..]]));
     }
 }

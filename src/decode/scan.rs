@@ -64,25 +64,35 @@ pub trait Visitor {
 pub fn scan(bytes: &[u8], line: &mut u64, step: u64, visitor: &mut impl Visitor) {
     let mut rest = bytes;
     while !rest.is_empty() {
-        let length = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let (length, end) = first_line(rest);
         let text = &rest[..length];
-        let end = match &rest[length..] {
-            [b'\r', b'\n', ..] => 2,
-            [_, ..] => 1,
-            [] => 0,
-        };
         rest = &rest[length + end..];
         match whole_line(text) {
-            Some((context, vdm)) if text.len() <= MAX_LINE_BYTES => visitor.vdm(*line, &context, &vdm),
-            _ => parse_line(text, *line, visitor),
+            Some((context, vdm)) => visitor.vdm(*line, &context, &vdm),
+            None => parse_line(text, *line, visitor),
         }
         *line += step;
     }
 }
 
+/// Length of the first line of a text, and of the end of that line: LF, CRLF, CR, or none at the end of the text.
+#[inline(always)]
+pub(super) fn first_line(text: &[u8]) -> (usize, usize) {
+    let length = memchr::memchr2(b'\n', b'\r', text).unwrap_or(text.len());
+    let end = match &text[length..] {
+        [b'\r', b'\n', ..] => 2,
+        [_, ..] => 1,
+        [] => 0,
+    };
+    (length, end)
+}
+
 /// Reads a line that is exactly one readable VDM or VDO sentence, with at most one TAG block before it.
 #[inline(always)]
-fn whole_line(line: &[u8]) -> Option<(Context<'_>, Vdm<'_>)> {
+pub(super) fn whole_line(line: &[u8]) -> Option<(Context<'_>, Vdm<'_>)> {
+    if line.len() > MAX_LINE_BYTES {
+        return None;
+    }
     let (tag, sentence) = match tag::block_at_start(line) {
         Some((content, length)) => (Some(Tag::parse(content)), &line[length..]),
         None => (None, line),
@@ -132,7 +142,7 @@ fn plain_fields(body: &[u8]) -> Option<Vdm<'_>> {
 
 /// Reads any line: finds its TAG blocks and sentences and reports each.
 #[cold]
-fn parse_line(line: &[u8], number: u64, visitor: &mut impl Visitor) {
+pub(super) fn parse_line(line: &[u8], number: u64, visitor: &mut impl Visitor) {
     if line.len() > MAX_LINE_BYTES {
         return visitor.reject(number, Reject::LineTooLong);
     }

@@ -55,6 +55,26 @@ impl LineChunks {
         }
     }
 
+    /// The same chunk in a buffer of its own, for which `buffer` is taken in exchange; how long it is. What lies behind it
+    /// there means nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Content::read`].
+    pub fn take_chunk(&mut self, buffer: &mut Vec<u8>) -> Result<usize, SourceError> {
+        self.next_chunk()?;
+        let length = std::mem::take(&mut self.given);
+        let cut_line = &self.room[length..self.filled];
+        self.filled = cut_line.len();
+        // Room is made once, since that fills it with zeros.
+        if buffer.len() < self.filled.max(self.chunk_bytes) {
+            buffer.resize(self.filled.max(self.chunk_bytes), 0);
+        }
+        buffer[..self.filled].copy_from_slice(cut_line);
+        std::mem::swap(&mut self.room, buffer);
+        Ok(length)
+    }
+
     /// Just behind the last line end that is there. A CR in the last place does not count before the end of the input,
     /// since an LF may follow.
     fn last_line_end(&self) -> Option<usize> {

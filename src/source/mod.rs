@@ -3,7 +3,6 @@
 //! A source gives chunks of whole lines, or records; it never looks into a sentence and knows nothing of cells. A further
 //! source is one variant of [`Input`] and one file beside this one.
 
-pub mod ahead;
 pub mod content;
 pub mod event;
 pub mod file;
@@ -16,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decode::Record;
 use crate::sink::late;
-use ahead::ReadAhead;
 use content::Content;
 use event::EventRecords;
 use file::FileInput;
@@ -186,7 +184,6 @@ pub struct Reader {
 enum Form {
     Lines(Box<LineChunks>),
     Event(Box<EventRecords>),
-    Ahead(Box<ReadAhead>),
     /// Late side-output of a run: what it holds has been read once before.
     LateFile(Box<Content>),
 }
@@ -227,13 +224,6 @@ impl Reader {
         Ok(Self { name, form, stored_bytes })
     }
 
-    /// The same reader, driven by a thread of its own.
-    #[must_use]
-    pub fn read_ahead(self) -> Self {
-        let (name, stored_bytes) = (self.name.clone(), Arc::clone(&self.stored_bytes));
-        Self { name, form: Form::Ahead(Box::new(ReadAhead::start(self))), stored_bytes }
-    }
-
     /// Whether it gives records rather than lines.
     #[must_use]
     pub fn gives_records(&self) -> bool {
@@ -249,8 +239,20 @@ impl Reader {
         match &mut self.form {
             Form::Lines(lines) => lines.next_chunk(),
             Form::Event(records) => Ok(records.next_chunk()),
-            Form::Ahead(ahead) => ahead.next_chunk(),
             Form::LateFile(_) => Ok(Chunk::End),
+        }
+    }
+
+    /// The next chunk of a reader that gives lines, in a buffer of its own, for which `buffer` is taken in exchange: how long
+    /// it is, 0 at the end. After that it must not be called again.
+    ///
+    /// # Errors
+    ///
+    /// Where the input breaks off.
+    pub fn take_lines(&mut self, buffer: &mut Vec<u8>) -> Result<usize, SourceError> {
+        match &mut self.form {
+            Form::Lines(lines) => lines.take_chunk(buffer),
+            Form::Event(_) | Form::LateFile(_) => Ok(0),
         }
     }
 
@@ -272,7 +274,6 @@ impl Reader {
         let content = match &self.form {
             Form::Lines(lines) => lines.content(),
             Form::Event(records) => records.content(),
-            Form::Ahead(ahead) => return ahead.outcome(),
             Form::LateFile(content) => {
                 let warning =
                     format!("{} is late side-output and no log: it was passed over; 'reconcile' adds it", self.name);

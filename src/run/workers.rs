@@ -1,0 +1,263 @@
+//! Threads that read and decode ahead of the one that counts.
+//!
+//! An input is read in order, by one thread at a time; whoever has a chunk of it hands the reader on before decoding the
+//! chunk. So chunks of one large input are decoded at the same time as well as those of many. Each has its place in a
+//! queue from the moment it is read, and the thread that counts takes them from there in that order: which thread did
+//! what leaves no trace. Where no chunk is ready for it, it does a worker's work instead of waiting.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::Plan;
+use super::batch::{Batch, Judgement};
+use crate::source::{Input, ReadOptions, ReadOutcome, Reader, SourceError};
+
+/// How many chunks may wait to be counted, per thread and in all.
+const CHUNKS_AHEAD: usize = 4;
+
+/// What an input gives next.
+pub(super) enum Given {
+    /// Lines, decoded as far as that can be done anywhere.
+    Lines(Box<Batch>),
+    /// Its reader, since it gives records, which are read in turn.
+    Records(Box<Reader>),
+    /// The end, with the bytes read as stored.
+    End(ReadOutcome, u64),
+    /// It broke off.
+    Failed(SourceError),
+}
+
+/// Threads that read and decode ahead.
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    judgement: Judgement,
+    read: ReadOptions,
+    queues: Mutex<Queues>,
+    /// Told when there may be something to do.
+    work: Condvar,
+    /// Told when something is done.
+    done: Condvar,
+}
+
+struct Queues {
+    /// By place of the input.
+    of_inputs: BTreeMap<usize, Queue>,
+    chunks_ahead: usize,
+    /// Batches to be used again.
+    spare: Vec<Batch>,
+    /// Nobody wants anything any more.
+    stopped: bool,
+    /// A worker panicked, so that something will never be done.
+    broken: bool,
+}
+
+/// Chunks of one input.
+struct Queue {
+    /// `None` while a thread reads, and at the end.
+    source: Option<Source>,
+    /// Whether the input may keep its reader waiting.
+    may_wait: bool,
+    /// Whether it is being counted. One that is not has its first chunk read, and no more.
+    counted: bool,
+    /// Number of the first in `chunks`.
+    first: u64,
+    /// Chunks that are read, in their order; `None` while one is worked on.
+    chunks: VecDeque<Option<Given>>,
+}
+
+enum Source {
+    Closed(Input),
+    Open(Box<Reader>),
+}
+
+/// A chunk to be read and decoded.
+struct Job {
+    place: usize,
+    number: u64,
+    source: Source,
+    batch: Batch,
+}
+
+impl Queues {
+    /// How many chunks of an input that is counted may be ahead.
+    fn share(&self) -> usize {
+        let counted = self.of_inputs.values().filter(|queue| queue.counted).count();
+        (self.chunks_ahead / counted.max(1)).max(1)
+    }
+
+    /// The job that is wanted first: of the inputs that are counted, the one with the fewest chunks ahead.
+    fn any_job(&mut self) -> Option<Job> {
+        let share = self.share();
+        let open = self.of_inputs.iter().filter(|(_, queue)| queue.has_job(share));
+        let (place, _) = open.min_by_key(|(_, queue)| (!queue.counted, queue.chunks.len()))?;
+        let place = *place;
+        self.job_of(place, share)
+    }
+
+    fn job_of(&mut self, place: usize, share: usize) -> Option<Job> {
+        let queue = self.of_inputs.get_mut(&place).filter(|queue| queue.has_job(share))?;
+        let source = queue.source.take()?;
+        let number = queue.first + queue.chunks.len() as u64;
+        queue.chunks.push_back(None);
+        Some(Job { place, number, source, batch: self.spare.pop().unwrap_or_default() })
+    }
+}
+
+impl Queue {
+    fn has_job(&self, share: usize) -> bool {
+        self.source.is_some() && self.chunks.len() < if self.counted { share } else { 1 }
+    }
+}
+
+impl Workers {
+    /// `threads`, at least 2: this one and others.
+    pub(super) fn start(plan: &Plan) -> Self {
+        let queues = Queues {
+            of_inputs: BTreeMap::new(),
+            chunks_ahead: CHUNKS_AHEAD * plan.threads,
+            spare: Vec::new(),
+            stopped: false,
+            broken: false,
+        };
+        let shared = Arc::new(Shared {
+            judgement: Judgement::of(plan),
+            read: plan.read.clone(),
+            queues: Mutex::new(queues),
+            work: Condvar::new(),
+            done: Condvar::new(),
+        });
+        for _ in 1..plan.threads {
+            let shared = Arc::clone(&shared);
+            // Not joined: it may wait for an input that says nothing when there is no more to do.
+            thread::spawn(move || shared.work_on());
+        }
+        Self { shared }
+    }
+
+    /// Lets an input be opened and the first of it be read, unless it is already.
+    pub(super) fn prepare(&self, place: usize, input: &Input) {
+        self.shared.lock().of_inputs.entry(place).or_insert_with(|| Queue {
+            source: Some(Source::Closed(input.clone())),
+            may_wait: !input.can_be_read_twice(),
+            counted: false,
+            first: 0,
+            chunks: VecDeque::new(),
+        });
+        self.shared.work.notify_one();
+    }
+
+    /// What an input that was prepared gives next; after records, the end and a failure there is nothing more.
+    pub(super) fn next(&self, place: usize) -> Given {
+        let mut queues = self.shared.lock();
+        loop {
+            assert!(!queues.broken, "a worker panicked");
+            let share = queues.share();
+            let Some(queue) = queues.of_inputs.get_mut(&place) else { return Given::End(ReadOutcome::default(), 0) };
+            queue.counted = true;
+            if let Some(given) = queue.chunks.front_mut().and_then(Option::take) {
+                queue.chunks.pop_front();
+                queue.first += 1;
+                if !matches!(given, Given::Lines(_)) {
+                    queues.of_inputs.remove(&place);
+                }
+                self.shared.work.notify_one();
+                return given;
+            }
+            // What this thread counts next may be done while an input keeps it waiting.
+            let may_help = !queue.may_wait || queue.chunks.is_empty();
+            let job = if may_help { queues.job_of(place, share) } else { None };
+            queues = match job {
+                Some(job) => {
+                    drop(queues);
+                    self.shared.work_at(job);
+                    self.shared.lock()
+                }
+                None => self.shared.done.wait(queues).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Takes back a batch that is counted.
+    pub(super) fn give_back(&self, batch: Batch) {
+        self.shared.lock().spare.push(batch);
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works until nobody wants anything any more.
+    fn work_on(&self) {
+        let _guard = TellsOfPanic(self);
+        let mut queues = self.lock();
+        while !queues.stopped {
+            queues = match queues.any_job() {
+                Some(job) => {
+                    drop(queues);
+                    self.work_at(job);
+                    self.lock()
+                }
+                None => self.work.wait(queues).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn work_at(&self, job: Job) {
+        let Job { place, number, source, mut batch } = job;
+        let given = match self.read(source, &mut batch) {
+            Err(error) => Given::Failed(error),
+            Ok(reader) if reader.gives_records() => Given::Records(reader),
+            Ok(reader) if batch.length == 0 => Given::End(reader.outcome(), reader.stored_bytes()),
+            Ok(reader) => {
+                if let Some(queue) = self.lock().of_inputs.get_mut(&place) {
+                    queue.source = Some(Source::Open(reader));
+                }
+                self.work.notify_one();
+                batch.decode(&self.judgement);
+                Given::Lines(Box::new(batch))
+            }
+        };
+        if let Some(queue) = self.lock().of_inputs.get_mut(&place) {
+            // Chunks are taken from the front once they are done, and this one was not.
+            queue.chunks[(number - queue.first) as usize] = Some(given);
+        }
+        self.done.notify_one();
+    }
+
+    fn read(&self, source: Source, batch: &mut Batch) -> Result<Box<Reader>, SourceError> {
+        let mut reader = match source {
+            Source::Open(reader) => reader,
+            Source::Closed(input) => Box::new(input.open(self.read.clone())?),
+        };
+        if !reader.gives_records() {
+            batch.length = reader.take_lines(&mut batch.room)?;
+            batch.stored_bytes = reader.stored_bytes();
+        }
+        Ok(reader)
+    }
+}
+
+/// Lets the thread that counts fail too, rather than wait for ever.
+struct TellsOfPanic<'s>(&'s Shared);
+
+impl Drop for TellsOfPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().broken = true;
+            self.0.done.notify_all();
+        }
+    }
+}
