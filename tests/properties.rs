@@ -93,7 +93,9 @@ impl Report {
     /// Its message; not available is what it does not have, and its place too where it is not `positioned`.
     fn bits(&self, positioned: bool) -> encode::Bits {
         let sog = self.sog.unwrap_or(encode::SOG_NOT_AVAILABLE);
-        let mut position = encode::Position { mmsi: self.mmsi, sog, ..encode::Position::default() };
+        // Whole seconds of a minute.
+        let second = self.time.div_euclid(1000).rem_euclid(60) as u8;
+        let mut position = encode::Position { mmsi: self.mmsi, sog, second, ..encode::Position::default() };
         if positioned {
             (position.lon, position.lat) = PLACES[self.place];
         }
@@ -805,7 +807,7 @@ proptest! {
     #[test]
     fn whatever_a_log_holds_any_number_of_threads_tells_what_one_does(
         logs in vec(troubled_log(), 1..5),
-        options in decode_options(),
+        options in troubling_options(),
         request in request(any_lateness()),
         chunk_bytes in select(vec![1, 300, 2_000, 5_000, 256 * 1024]),
         threads in 2..5_usize,
@@ -1070,6 +1072,8 @@ fn troubled_log() -> impl Strategy<Value = Vec<u8>> {
         3 => clock_line(),
         3 => part(),
         2 => odd_sentence(),
+        3 => undated(),
+        3 => announced_later(),
         1 => debris(),
     ];
     vec((calm, vec(trouble, 0..4)), 1..4).prop_map(|stretches| {
@@ -1122,18 +1126,37 @@ fn odd_sentence() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![1 => cut_off, 2 => damaged]
 }
 
+/// A report without a time of its own: with its UTC second, it leads on from `--start`, whether or not it has a place.
+fn undated() -> impl Strategy<Value = Vec<u8>> {
+    (draft(), any::<bool>()).prop_map(|(draft, positioned)| {
+        let report = timed(BEGINNING, &[draft])[0];
+        (one_sentence("VDM", &report.bits(positioned)) + "\n").into_bytes()
+    })
+}
+
+/// A sentence whose time came some lines before it.
+fn announced_later() -> impl Strategy<Value = Vec<u8>> {
+    vec(undated(), 0..4).prop_map(|between| [pghp().into_bytes(), between.concat(), announced().into_bytes()].concat())
+}
+
+fn pghp() -> String {
+    encode::sentence('$', "PGHP,1,2023,11,14,22,13,27,11,219,,2190067,1,66") + "\n"
+}
+
+/// The sentence that [`pghp`] is for.
+fn announced() -> String {
+    encode::sentence('!', "AIVDM,1,1,,A,13tfEWhP0j0nNE0Q12H3Q?vt0000,0") + "\n"
+}
+
 /// What shows a time to the sentences that follow it.
 fn clock_line() -> impl Strategy<Value = Vec<u8>> {
     let utc = encode::Utc::from_unix(BEGINNING as u32);
     let base_station = encode::base_station(2_190_001, 6_600_000, 34_500_000, utc);
-    let announced = "AIVDM,1,1,,A,13tfEWhP0j0nNE0Q12H3Q?vt0000,0";
     select(vec![
         one_sentence("VDM", &base_station),
         encode::sentence('$', "GPZDA,221327.00,14,11,2023,00,00"),
         encode::sentence('$', "GPRMC,221327,A,5730.0,N,01100.0,E,0.0,0.0,141123,,"),
-        encode::sentence('$', "PGHP,1,2023,11,14,22,13,27,11,219,,2190067,1,66")
-            + "\n"
-            + &encode::sentence('!', announced),
+        pghp() + &announced(),
         encode::tag_block(&[("s", "r1"), ("c", "1700000007")]),
         encode::tag_block(&[("c", "1700000067000")]) + "\n",
     ])
@@ -1211,6 +1234,12 @@ fn decode_options() -> impl Strategy<Value = decode::Options> {
             start: started.then(|| Timestamp::from_seconds(BEGINNING).unwrap()),
         },
     )
+}
+
+/// Options under which what waits between lines shows: some leave nothing but `--start`.
+fn troubling_options() -> impl Strategy<Value = decode::Options> {
+    let started = || decode::Options { start: Timestamp::from_seconds(BEGINNING), ..decode::Options::default() };
+    prop_oneof![3 => decode_options(), 1 => Just(started()), 1 => Just(decode::Options::default())]
 }
 
 /// Line, MMSI, time and sentences of an accepted report.
@@ -1420,8 +1449,8 @@ proptest! {
     #[test]
     fn what_is_read_without_memory_and_settled_in_turn_is_what_a_decoder_alone_reads(
         bytes in troubled_log(),
-        cuts in vec(prop::bool::weighted(0.1), 1..40),
-        options in decode_options(),
+        cuts in select(vec![0.03, 0.1, 0.3]).prop_flat_map(|share| vec(prop::bool::weighted(share), 40)),
+        options in troubling_options(),
     ) {
         let chunks = cut_at_line_ends(&bytes, &cuts);
         prop_assert_eq!(decoded_in_batches(&options, &chunks), decoded(&options, [&bytes[..]]));

@@ -59,6 +59,22 @@ pub fn is_legal(payload: &[u8]) -> bool {
     found == 0
 }
 
+/// How many legal characters stand at the start of a text, before one that is not; `None` where the text ends too early to
+/// tell.
+#[inline(always)]
+#[must_use]
+pub fn legal_length(text: &[u8]) -> Option<usize> {
+    let mut length = 0;
+    loop {
+        let found = illegal(word(text.get(length..)?.first_chunk()?));
+        if found != 0 {
+            // The first character is in the highest byte.
+            return Some(length + found.leading_zeros() as usize / 8);
+        }
+        length += 8;
+    }
+}
+
 /// The six bits of one legal character.
 #[inline]
 #[must_use]
@@ -117,9 +133,12 @@ impl Bits {
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u8 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut folded = words.iter().fold(0, |sum, bytes| sum ^ u64::from_ne_bytes(*bytes));
-    for byte in rest {
-        folded ^= u64::from(*byte);
+    let mut folded = words.iter().fold(0, |sum, bytes| sum ^ u64::from_le_bytes(*bytes));
+    match bytes.last_chunk() {
+        // The last eight bytes, less those that were in the words: the lower ones.
+        Some(last) if !rest.is_empty() => folded ^= u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+        Some(_) => {}
+        None => folded = rest.iter().fold(0, |sum, byte| sum ^ u64::from(*byte)),
     }
     folded ^= folded >> 32;
     folded ^= folded >> 16;

@@ -59,14 +59,12 @@ pub fn read(bytes: &[u8], options: &Options, taker: &mut impl Taker) -> Tally {
     };
     let (mut start, mut line) = (0, 0);
     while start < bytes.len() {
-        let (length, end) = scan::first_line(&bytes[start..]);
-        let text = &bytes[start..start + length];
         line += 1;
-        let seen = match scan::whole_line(text) {
-            Some((context, vdm)) => reading.vdm(line, &context, &vdm),
-            None => reading.any_line(line, text),
+        let (seen, length) = match scan::usual_line(&bytes[start..]) {
+            Some((context, vdm, length)) => (reading.vdm(line, &context, &vdm), length),
+            None => reading.first_line(line, &bytes[start..]),
         };
-        let next = start + length + end;
+        let next = start + length;
         // A chunk is far from 2^32 lines.
         let number = line as u32;
         match seen.fate {
@@ -152,6 +150,18 @@ impl Reading<'_> {
                 tally.note(Note::ClockSentence, line);
             }
         }
+    }
+
+    /// Reads the first line of a text, whatever it is. Returns its length with its end too.
+    #[inline(never)]
+    fn first_line(&mut self, line: u64, text: &[u8]) -> (Seen, usize) {
+        let (length, end) = scan::first_line(text);
+        let text = &text[..length];
+        let seen = match scan::whole_line(text) {
+            Some((context, vdm)) => self.vdm(line, &context, &vdm),
+            None => self.any_line(line, text),
+        };
+        (seen, length + end)
     }
 
     /// Reads a line that is not exactly one sentence.

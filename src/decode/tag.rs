@@ -87,6 +87,37 @@ fn for_each_comma(text: &[u8], mut found: impl FnMut(usize)) {
     }
 }
 
+/// Which bytes end a TAG block or its line, or part its fields.
+const ENDS_A_VALUE: [bool; 256] = {
+    let mut table = [false; 256];
+    let ends = b"\\!$,\r\n";
+    let mut place = 0;
+    while place < ends.len() {
+        table[ends[place] as usize] = true;
+        place += 1;
+    }
+    table
+};
+
+/// Reads a TAG block at the start of a text if it is one as most feeds write it, `\s:source,c:1777593600*7A\` with a right
+/// checksum. Returns it with its length. Anything else gives `None`.
+#[inline(always)]
+#[must_use]
+pub(super) fn usual_block(text: &[u8]) -> Option<(Tag<'_>, usize)> {
+    let [b'\\', b's', b':', rest @ ..] = text else { return None };
+    let length = rest.iter().position(|byte| ENDS_A_VALUE[usize::from(*byte)])?;
+    let (source, rest) = rest.split_at(length);
+    let [b',', b'c', b':', d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, b'*', high, low, b'\\', ..] = rest else {
+        return None;
+    };
+    let time = Timestamp::from_unix_text(&[*d0, *d1, *d2, *d3, *d4, *d5, *d6, *d7, *d8, *d9])?;
+    // Three characters before the source, seventeen behind it, the backslash not counted.
+    let content = &text[1..length + 16];
+    let checksum_holds = armour::hex([*high, *low]) == Some(armour::checksum(content));
+    let tag = Tag { time: Some(time), source: Some(source), group: None, bad_checksums: 0 };
+    (checksum_holds && !source.is_empty()).then_some((tag, length + 20))
+}
+
 /// Finds a TAG block at the start of a text and returns its content and the length of the whole block, backslashes
 /// included. A backslash that opens no block, such as one in a path, gives `None`.
 #[inline]
