@@ -6,13 +6,15 @@
 mod batch;
 mod workers;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use hashbrown::HashSet;
 
 use crate::cell::{Cell, Precision};
 use crate::decode::tally::Tally;
 use crate::decode::{self, Accepted, Decoder, Record};
 use crate::engine::clock::{Lateness, NO_WATERMARK, Outlook, PartitionClock};
-use crate::engine::{ClosedWindow, Engine, Event, Pairs, Selection};
+use crate::engine::{ClosedWindow, DueWindow, Engine, Event, Pairs, Selection};
 use crate::filter::{Filter, Filtered, Verdict};
 use crate::row::{Row, Tenths};
 use crate::sink::SinkError;
@@ -113,6 +115,7 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Takes note of a window, in whatever order they come.
     fn add(&mut self, window: &ClosedWindow) {
         self.windows += 1;
         self.rows += window.cells.len() as u64;
@@ -123,9 +126,16 @@ impl Totals {
             self.cells.insert(*cell);
             self.vessels.extend(aggregate.vessels.iter());
         }
-        let first = self.span.map_or(window.start, |(first, _)| first);
-        self.span = Some((first, window.start));
+        let (first, last) = self.span.unwrap_or((window.start, window.start));
+        self.span = Some((first.min(window.start), last.max(window.start)));
     }
+}
+
+/// The rows of a window, which the totals take note of.
+fn finish(window: DueWindow, totals: &Mutex<Totals>) -> Vec<Row> {
+    let window = window.in_order();
+    totals.lock().unwrap_or_else(PoisonError::into_inner).add(&window);
+    window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect()
 }
 
 /// What a run came to.
@@ -179,15 +189,16 @@ struct Open {
 ///
 /// Where an input breaks off or the output fails. What the inputs gave that far must not be taken for the whole.
 pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Outcome, RunError> {
+    let totals = Arc::new(Mutex::new(Totals::default()));
     Run {
         inputs,
         plan,
         states: Vec::with_capacity(inputs.len()),
         engine: Engine::new(plan.window, plan.selection.clone()),
         records: HashSet::new(),
-        totals: Totals::default(),
+        workers: (plan.threads > 1).then(|| Workers::start(plan, Arc::clone(&totals))),
+        totals,
         finished: Progress::default(),
-        workers: (plan.threads > 1).then(|| Workers::start(plan)),
         output,
     }
     .go()
@@ -200,7 +211,7 @@ struct Run<'a> {
     engine: Engine,
     /// Shard, sequence and sub-sequence number of every record so far: each counts once in a run.
     records: HashSet<(String, Option<u64>)>,
-    totals: Totals,
+    totals: Arc<Mutex<Totals>>,
     /// What the partitions that are done have added to the progress.
     finished: Progress,
     /// None where one thread does everything.
@@ -224,11 +235,17 @@ impl Run<'_> {
             State::Done(outcome) => Some(*outcome),
             State::Waiting(_) | State::Open(_) => None,
         });
-        Ok(Outcome { partitions: partitions.collect(), pairs: self.engine.pairs(), totals: self.totals })
+        let totals = std::mem::take(&mut *self.totals.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(Outcome { partitions: partitions.collect(), pairs: self.engine.pairs(), totals })
     }
 
     fn broken(&self, error: SourceError) -> RunError {
-        RunError::Source { error, windows_emitted: self.totals.windows }
+        RunError::Source { error, windows_emitted: self.windows_emitted() }
+    }
+
+    /// Between two chunks, every window that is finished has been emitted.
+    fn windows_emitted(&self) -> u64 {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner).windows
     }
 
     /// Finds the first two accepted reports of an input, where windows close before the end and the input can be read
@@ -284,14 +301,25 @@ impl Run<'_> {
     }
 
     fn close(&mut self, bound: i64) -> Result<(), RunError> {
-        let Self { engine, totals, output, .. } = self;
-        engine.close(bound, |window| {
-            totals.add(&window);
-            let rows: Vec<Row> =
-                window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect();
-            output.rows(&rows)
-        })?;
-        Ok(())
+        let mut ahead = 0;
+        loop {
+            let Some(workers) = &self.workers else {
+                let Some(window) = self.engine.take_due(bound) else { return Ok(()) };
+                self.output.rows(&finish(window, &self.totals))?;
+                continue;
+            };
+            while ahead < self.plan.threads
+                && let Some(window) = self.engine.take_due(bound)
+            {
+                workers.finish(window);
+                ahead += 1;
+            }
+            if ahead == 0 {
+                return Ok(());
+            }
+            ahead -= 1;
+            self.output.rows(&workers.next_rows())?;
+        }
     }
 
     /// Reads one chunk of a partition.
@@ -314,7 +342,7 @@ impl Run<'_> {
                 first_time: None,
             }));
         }
-        let windows_emitted = self.totals.windows;
+        let windows_emitted = self.windows_emitted();
         let State::Open(open) = &mut self.states[place] else { return Ok(()) };
         let Open { reader, stored_bytes, decoder, clock, filtered, first_time } = &mut **open;
         let mut counting = Counting {
@@ -334,7 +362,7 @@ impl Run<'_> {
                 Given::Lines(batch) => {
                     batch.count(decoder, &mut counting);
                     *stored_bytes = batch.stored_bytes;
-                    workers.give_back(*batch);
+                    workers.give_back(batch);
                 }
                 Given::Records(records) => *reader = Some(records),
                 Given::End(outcome, bytes) => {

@@ -39,7 +39,7 @@ pub(super) struct Batch {
     items: Vec<Item>,
     /// Lines to be read in their turn.
     left: Vec<Left>,
-    tally: Tally,
+    tally: Box<Tally>,
 }
 
 /// A report that may lack its event time. Kept small: each passes from one core's cache to another's.
@@ -111,7 +111,7 @@ impl Batch {
         self.items.clear();
         self.left.clear();
         let mut filling = Filling { judgement, items: &mut self.items, left: &mut self.left };
-        self.tally = batch::read(&self.room[..self.length], &judgement.decode, &mut filling);
+        *self.tally = batch::read(&self.room[..self.length], &judgement.decode, &mut filling);
     }
 
     /// Does the rest, in the partition's turn.

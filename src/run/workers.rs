@@ -1,16 +1,19 @@
-//! Threads that read and decode ahead of the one that counts.
+//! Threads that read and decode ahead of the one that counts, and finish windows behind it.
 //!
 //! An input is read in order, by one thread at a time; whoever has a chunk of it hands the reader on before decoding the
 //! chunk. So chunks of one large input are decoded at the same time as well as those of many. Each has its place in a
 //! queue from the moment it is read, and the thread that counts takes them from there in that order: which thread did
-//! what leaves no trace. Where no chunk is ready for it, it does a worker's work instead of waiting.
+//! what leaves no trace. Windows that are due go the same way, to come back as rows. Where nothing is ready for it, the
+//! thread that counts does a worker's work instead of waiting.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::Plan;
 use super::batch::{Batch, Judgement};
+use super::{Plan, Totals, finish};
+use crate::engine::DueWindow;
+use crate::row::Row;
 use crate::source::{Input, ReadOptions, ReadOutcome, Reader, SourceError};
 
 /// How many chunks may wait to be counted, per thread and in all.
@@ -19,7 +22,7 @@ const CHUNKS_AHEAD: usize = 4;
 /// What an input gives next.
 pub(super) enum Given {
     /// Lines, decoded as far as that can be done anywhere.
-    Lines(Box<Batch>),
+    Lines(Batch),
     /// Its reader, since it gives records, which are read in turn.
     Records(Box<Reader>),
     /// The end, with the bytes read as stored.
@@ -36,6 +39,7 @@ pub(super) struct Workers {
 struct Shared {
     judgement: Judgement,
     read: ReadOptions,
+    totals: Arc<Mutex<Totals>>,
     queues: Mutex<Queues>,
     /// Told when there may be something to do.
     work: Condvar,
@@ -47,12 +51,22 @@ struct Queues {
     /// By place of the input.
     of_inputs: BTreeMap<usize, Queue>,
     chunks_ahead: usize,
+    windows: VecDeque<Window>,
+    /// Number of the first of them.
+    first_window: u64,
     /// Batches to be used again.
     spare: Vec<Batch>,
     /// Nobody wants anything any more.
     stopped: bool,
     /// A worker panicked, so that something will never be done.
     broken: bool,
+}
+
+/// A window on its way to its rows.
+enum Window {
+    Due(DueWindow),
+    WorkedOn,
+    Finished(Vec<Row>),
 }
 
 /// Chunks of one input.
@@ -74,8 +88,13 @@ enum Source {
     Open(Box<Reader>),
 }
 
+enum Job {
+    Window(u64, DueWindow),
+    Chunk(ChunkJob),
+}
+
 /// A chunk to be read and decoded.
-struct Job {
+struct ChunkJob {
     place: usize,
     number: u64,
     source: Source,
@@ -89,21 +108,34 @@ impl Queues {
         (self.chunks_ahead / counted.max(1)).max(1)
     }
 
-    /// The job that is wanted first: of the inputs that are counted, the one with the fewest chunks ahead.
+    /// The job that is wanted first: a window, which the thread that counts waits for; then a chunk of the input with the
+    /// fewest chunks ahead, if it is counted.
     fn any_job(&mut self) -> Option<Job> {
+        self.window_job().or_else(|| self.any_chunk_job().map(Job::Chunk))
+    }
+
+    fn window_job(&mut self) -> Option<Job> {
+        let place = self.windows.iter().position(|window| matches!(window, Window::Due(_)))?;
+        match std::mem::replace(&mut self.windows[place], Window::WorkedOn) {
+            Window::Due(window) => Some(Job::Window(self.first_window + place as u64, window)),
+            Window::WorkedOn | Window::Finished(_) => None,
+        }
+    }
+
+    fn any_chunk_job(&mut self) -> Option<ChunkJob> {
         let share = self.share();
         let open = self.of_inputs.iter().filter(|(_, queue)| queue.has_job(share));
         let (place, _) = open.min_by_key(|(_, queue)| (!queue.counted, queue.chunks.len()))?;
         let place = *place;
-        self.job_of(place, share)
+        self.chunk_job(place, share)
     }
 
-    fn job_of(&mut self, place: usize, share: usize) -> Option<Job> {
+    fn chunk_job(&mut self, place: usize, share: usize) -> Option<ChunkJob> {
         let queue = self.of_inputs.get_mut(&place).filter(|queue| queue.has_job(share))?;
         let source = queue.source.take()?;
         let number = queue.first + queue.chunks.len() as u64;
         queue.chunks.push_back(None);
-        Some(Job { place, number, source, batch: self.spare.pop().unwrap_or_default() })
+        Some(ChunkJob { place, number, source, batch: self.spare.pop().unwrap_or_default() })
     }
 }
 
@@ -115,10 +147,12 @@ impl Queue {
 
 impl Workers {
     /// `threads`, at least 2: this one and others.
-    pub(super) fn start(plan: &Plan) -> Self {
+    pub(super) fn start(plan: &Plan, totals: Arc<Mutex<Totals>>) -> Self {
         let queues = Queues {
             of_inputs: BTreeMap::new(),
             chunks_ahead: CHUNKS_AHEAD * plan.threads,
+            windows: VecDeque::new(),
+            first_window: 0,
             spare: Vec::new(),
             stopped: false,
             broken: false,
@@ -126,6 +160,7 @@ impl Workers {
         let shared = Arc::new(Shared {
             judgement: Judgement::of(plan),
             read: plan.read.clone(),
+            totals,
             queues: Mutex::new(queues),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -169,15 +204,32 @@ impl Workers {
             }
             // What this thread counts next may be done while an input keeps it waiting.
             let may_help = !queue.may_wait || queue.chunks.is_empty();
-            let job = if may_help { queues.job_of(place, share) } else { None };
-            queues = match job {
-                Some(job) => {
-                    drop(queues);
-                    self.shared.work_at(job);
-                    self.shared.lock()
+            let job = if may_help { queues.chunk_job(place, share) } else { None };
+            queues = self.shared.help(queues, job.map(Job::Chunk));
+        }
+    }
+
+    /// Takes a window to finish. Their rows come back in the order in which they were given.
+    pub(super) fn finish(&self, window: DueWindow) {
+        self.shared.lock().windows.push_back(Window::Due(window));
+        self.shared.work.notify_one();
+    }
+
+    /// The rows of the first window that was given and has not come back.
+    pub(super) fn next_rows(&self) -> Vec<Row> {
+        let mut queues = self.shared.lock();
+        loop {
+            assert!(!queues.broken, "a worker panicked");
+            match queues.windows.pop_front() {
+                Some(Window::Finished(rows)) => {
+                    queues.first_window += 1;
+                    return rows;
                 }
-                None => self.shared.done.wait(queues).unwrap_or_else(PoisonError::into_inner),
-            };
+                Some(other) => queues.windows.push_front(other),
+                None => return Vec::new(),
+            }
+            let job = queues.window_job();
+            queues = self.shared.help(queues, job);
         }
     }
 
@@ -215,8 +267,34 @@ impl Shared {
         }
     }
 
+    /// Does a job for the thread that counts; waits where there is none.
+    fn help<'q>(&'q self, queues: MutexGuard<'q, Queues>, job: Option<Job>) -> MutexGuard<'q, Queues> {
+        match job {
+            Some(job) => {
+                drop(queues);
+                self.work_at(job);
+                self.lock()
+            }
+            None => self.done.wait(queues).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
     fn work_at(&self, job: Job) {
-        let Job { place, number, source, mut batch } = job;
+        match job {
+            Job::Window(number, window) => {
+                let rows = finish(window, &self.totals);
+                let mut queues = self.lock();
+                // Windows are taken from the front once they are finished, and this one was not.
+                let place = (number - queues.first_window) as usize;
+                queues.windows[place] = Window::Finished(rows);
+            }
+            Job::Chunk(job) => self.read_and_decode(job),
+        }
+        self.done.notify_one();
+    }
+
+    fn read_and_decode(&self, job: ChunkJob) {
+        let ChunkJob { place, number, source, mut batch } = job;
         let given = match self.read(source, &mut batch) {
             Err(error) => Given::Failed(error),
             Ok(reader) if reader.gives_records() => Given::Records(reader),
@@ -227,14 +305,13 @@ impl Shared {
                 }
                 self.work.notify_one();
                 batch.decode(&self.judgement);
-                Given::Lines(Box::new(batch))
+                Given::Lines(batch)
             }
         };
         if let Some(queue) = self.lock().of_inputs.get_mut(&place) {
             // Chunks are taken from the front once they are done, and this one was not.
             queue.chunks[(number - queue.first) as usize] = Some(given);
         }
-        self.done.notify_one();
     }
 
     fn read(&self, source: Source, batch: &mut Batch) -> Result<Box<Reader>, SourceError> {
