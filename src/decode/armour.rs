@@ -59,18 +59,22 @@ pub fn is_legal(payload: &[u8]) -> bool {
     found == 0
 }
 
-/// How many legal characters stand at the start of a text, before one that is not; `None` where the text ends too early to
-/// tell.
+/// How many legal characters stand at the start of a text, before one that is not, and their checksum. `None` where the text
+/// ends too early to tell.
 #[inline(always)]
 #[must_use]
-pub fn legal_length(text: &[u8]) -> Option<usize> {
-    let mut length = 0;
+pub fn legal_run(text: &[u8]) -> Option<(usize, u8)> {
+    let (mut length, mut folded) = (0, 0);
     loop {
-        let found = illegal(word(text.get(length..)?.first_chunk()?));
+        let word = word(text.get(length..)?.first_chunk()?);
+        let found = illegal(word);
         if found != 0 {
-            // The first character is in the highest byte.
-            return Some(length + found.leading_zeros() as usize / 8);
+            // The first character is in the highest byte: less than eight of them are legal.
+            let legal = found.leading_zeros() / 8;
+            folded ^= word >> 8 >> (56 - 8 * legal);
+            return Some((length + legal as usize, fold(folded)));
         }
+        folded ^= word;
         length += 8;
     }
 }
@@ -140,10 +144,35 @@ pub fn checksum(bytes: &[u8]) -> u8 {
         Some(_) => {}
         None => folded = rest.iter().fold(0, |sum, byte| sum ^ u64::from(*byte)),
     }
-    folded ^= folded >> 32;
+    fold(folded)
+}
+
+/// Exclusive or of the eight bytes of a word.
+#[inline(always)]
+pub(super) fn fold(word: u64) -> u8 {
+    let mut folded = word ^ word >> 32;
     folded ^= folded >> 16;
     folded ^= folded >> 8;
     folded as u8
+}
+
+/// The upper-case hexadecimal digits of every checksum.
+const HEX: [[u8; 2]; 256] = {
+    let digits = b"0123456789ABCDEF";
+    let mut table = [[0; 2]; 256];
+    let mut value = 0;
+    while value < table.len() {
+        table[value] = [digits[value >> 4], digits[value & 15]];
+        value += 1;
+    }
+    table
+};
+
+/// The hexadecimal digits of a checksum as most write it, in capitals.
+#[inline(always)]
+#[must_use]
+pub fn upper_hex(checksum: u8) -> [u8; 2] {
+    HEX[usize::from(checksum)]
 }
 
 /// The value of two hexadecimal digits of either case.

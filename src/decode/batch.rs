@@ -60,20 +60,17 @@ pub fn read(bytes: &[u8], options: &Options, taker: &mut impl Taker) -> Tally {
     let (mut start, mut line) = (0, 0);
     while start < bytes.len() {
         line += 1;
-        let (seen, length) = match scan::usual_line(&bytes[start..]) {
-            Some((context, vdm, length)) => (reading.vdm(line, &context, &vdm), length),
-            None => reading.first_line(line, &bytes[start..]),
-        };
-        let next = start + length;
         // A chunk is far from 2^32 lines.
         let number = line as u32;
+        let mut take = HandOn { taker: &mut *taker, line: number, start };
+        let (seen, length) = match scan::usual_line(&bytes[start..]) {
+            Some((context, vdm, length)) => (reading.vdm(line, &context, &vdm, &mut take), length),
+            None => reading.first_line(line, &bytes[start..], &mut take),
+        };
+        let next = start + length;
         match seen.fate {
             Fate::Left => taker.left(number, start..next),
-            Fate::Report { report, position, own_time, overlong } => {
-                reading.settle(line, &seen);
-                taker.report(&Found { line: number, start, report, position, own_time, overlong });
-            }
-            _ => reading.settle(line, &seen),
+            _ => reading.settle(line, seen),
         }
         start = next;
     }
@@ -90,14 +87,10 @@ struct Seen {
 }
 
 /// What becomes of a line with one sentence or none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    Report {
-        report: Report,
-        position: Position,
-        own_time: Option<Timestamp>,
-        overlong: bool,
-    },
+    /// A report, which was taken.
+    Report,
     Rejected(Reject),
     Ignored(Ignore),
     /// A base station report with UTC.
@@ -111,6 +104,33 @@ enum Fate {
 impl From<Fate> for Seen {
     fn from(fate: Fate) -> Self {
         Self { fate, tag_checksum_bad: false, local_time: false }
+    }
+}
+
+/// Takes the report of a line.
+trait Take {
+    fn take(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool);
+}
+
+/// Hands it on with its place.
+struct HandOn<'t, T> {
+    taker: &'t mut T,
+    line: u32,
+    start: usize,
+}
+
+impl<T: Taker> Take for HandOn<'_, T> {
+    #[inline(always)]
+    fn take(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool) {
+        let Self { line, start, .. } = *self;
+        self.taker.report(&Found { line, start, report: *report, position, own_time, overlong });
+    }
+}
+
+/// Keeps it until the rest of the line is known.
+impl Take for Option<(Report, Position, Option<Timestamp>, bool)> {
+    fn take(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool) {
+        *self = Some((*report, position, own_time, overlong));
     }
 }
 
@@ -128,7 +148,7 @@ struct Reading<'o> {
 impl Reading<'_> {
     /// Takes note of a fate that is certain, or of a report.
     #[inline(always)]
-    fn settle(&mut self, line: u64, seen: &Seen) {
+    fn settle(&mut self, line: u64, seen: Seen) {
         let tally = &mut self.tally;
         tally.items += 1;
         if seen.tag_checksum_bad {
@@ -138,7 +158,7 @@ impl Reading<'_> {
             tally.note(Note::LocalTime, line);
         }
         match seen.fate {
-            Fate::Report { .. } | Fate::Left => {}
+            Fate::Report | Fate::Left => {}
             Fate::Rejected(kind) => tally.reject(kind, line),
             Fate::Ignored(kind) => tally.ignore(kind, line),
             Fate::BaseStation => {
@@ -154,30 +174,40 @@ impl Reading<'_> {
 
     /// Reads the first line of a text, whatever it is. Returns its length with its end too.
     #[inline(never)]
-    fn first_line(&mut self, line: u64, text: &[u8]) -> (Seen, usize) {
+    fn first_line(&mut self, line: u64, text: &[u8], take: &mut impl Take) -> (Seen, usize) {
         let (length, end) = scan::first_line(text);
         let text = &text[..length];
-        let seen = match scan::whole_line(text) {
-            Some((context, vdm)) => self.vdm(line, &context, &vdm),
-            None => self.any_line(line, text),
+        let seen = if is_surely_left(text) {
+            self.after_tag_line = false;
+            Fate::Left.into()
+        } else {
+            match scan::whole_line(text) {
+                Some((context, vdm)) => self.vdm(line, &context, &vdm, take),
+                None => self.any_line(line, text, take),
+            }
         };
         (seen, length + end)
     }
 
     /// Reads a line that is not exactly one sentence.
     #[cold]
-    fn any_line(&mut self, line: u64, text: &[u8]) -> Seen {
-        let mut only = Only { reading: self, seen: None, sentences: 0 };
+    fn any_line(&mut self, line: u64, text: &[u8], take: &mut impl Take) -> Seen {
+        let mut only = Only { reading: self, seen: None, report: None, sentences: 0 };
         scan::parse_line(text, line, &mut only);
         match only {
-            Only { seen: Some(seen), sentences: 1, .. } => seen,
+            Only { seen: Some(seen), report, sentences: 1, .. } => {
+                if let Some((report, position, own_time, overlong)) = report {
+                    take.take(&report, position, own_time, overlong);
+                }
+                seen
+            }
             // What one of several sentences came to cannot be told apart from the rest of its line.
             _ => Fate::Left.into(),
         }
     }
 
     #[inline(always)]
-    fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>) -> Seen {
+    fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>, take: &mut impl Take) -> Seen {
         if std::mem::take(&mut self.after_tag_line) || line <= self.pghp_until || vdm.total > 1 {
             return Fate::Left.into();
         }
@@ -191,16 +221,16 @@ impl Reading<'_> {
             None => time_beside(context, self.options.zone),
         };
         let own_time = time.instant();
-        let fate = match self.message(vdm, own_time) {
+        let fate = match self.message(vdm, own_time, take) {
             // Its time is one that later reports may take.
-            fate if self.wants_every_time && own_time.is_some() && !matches!(fate, Fate::Report { .. }) => Fate::Left,
+            fate if self.wants_every_time && own_time.is_some() && fate != Fate::Report => Fate::Left,
             fate => fate,
         };
         Seen { fate, tag_checksum_bad, local_time: time == LineTime::NeedsZone }
     }
 
     #[inline(always)]
-    fn message(&self, vdm: &Vdm<'_>, own_time: Option<Timestamp>) -> Fate {
+    fn message(&self, vdm: &Vdm<'_>, own_time: Option<Timestamp>, take: &mut impl Take) -> Fate {
         let options = self.options;
         let (report, overlong) = match message::decode(vdm.payload, vdm.fill, self.needs_second) {
             Message::Report { report, overlong } => (report, overlong),
@@ -217,7 +247,10 @@ impl Reading<'_> {
             return ignored(Ignore::OwnShip);
         }
         match report.position {
-            Some(position) => Fate::Report { report, position, own_time, overlong },
+            Some(position) => {
+                take.take(&report, position, own_time, overlong);
+                Fate::Report
+            }
             // Its UTC second leads on to the times of later reports.
             None if own_time.is_none() && options.start.is_some() => Fate::Left,
             None => ignored(Ignore::NoPosition),
@@ -225,11 +258,23 @@ impl Reading<'_> {
     }
 }
 
+/// Whether a line begins, but for a TAG block, as a part of a longer message does. It is left whatever comes of it, and it
+/// is a sentence, so no TAG block waits behind it. It does not count where a `$PGHP` may follow on the same line.
+fn is_surely_left(line: &[u8]) -> bool {
+    let sentence = match line {
+        [b'\\', ..] => memchr::memchr(b'!', line).map_or(&[][..], |start| &line[start..]),
+        line => line,
+    };
+    matches!(sentence, [b'!', b'A'..=b'Z', b'A'..=b'Z', b'V', b'D', b'M', b',', b'2'..=b'9', b',', ..])
+        && memchr::memchr2(b'$', b'\\', sentence).is_none()
+}
+
 /// Looks at a line of which nobody knows what it holds.
 struct Only<'r, 'o> {
     reading: &'r mut Reading<'o>,
     /// What came last.
     seen: Option<Seen>,
+    report: Option<(Report, Position, Option<Timestamp>, bool)>,
     sentences: u32,
 }
 
@@ -248,7 +293,7 @@ impl Only<'_, '_> {
 
 impl Visitor for Only<'_, '_> {
     fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>) {
-        let seen = self.reading.vdm(line, context, vdm);
+        let seen = self.reading.vdm(line, context, vdm, &mut self.report);
         self.see(seen);
     }
 

@@ -92,17 +92,9 @@ pub(super) fn first_line(text: &[u8]) -> (usize, usize) {
     (length, end)
 }
 
-/// The upper-case hexadecimal digits of every checksum.
-const HEX: [[u8; 2]; 256] = {
-    let digits = b"0123456789ABCDEF";
-    let mut table = [[0; 2]; 256];
-    let mut value = 0;
-    while value < table.len() {
-        table[value] = [digits[value >> 4], digits[value & 15]];
-        value += 1;
-    }
-    table
-};
+/// Checksum of what is the same in every usual sentence: `VDM,1,1,,` and the commas on either side of the payload, which
+/// cancel each other out.
+const AROUND: u8 = b'V' ^ b'D' ^ b'M' ^ b',' ^ b'1' ^ b',' ^ b'1' ^ b',' ^ b',';
 
 /// Reads the line at the start of a text if it is one as nearly every feed writes it: a whole message in one VDM sentence, behind
 /// at most a TAG block of source and time. Also tells where the next line begins. Its parts give each other's places, so
@@ -116,17 +108,17 @@ pub(super) fn usual_line(text: &[u8]) -> Option<(Context<'_>, Vdm<'_>, usize)> {
         }
         _ => (None, 0),
     };
-    let sentence = &text[start..];
-    let [b'!', t1, t2, b'V', b'D', b'M', b',', b'1', b',', b'1', b',', b',', channel, b',', rest @ ..] = sentence
-    else {
+    let (header, rest) = text[start..].split_first_chunk::<14>()?;
+    let [b'!', t1 @ b'A'..=b'Z', t2 @ b'A'..=b'Z', whole @ .., channel @ (b'A' | b'B'), b','] = header else {
         return None;
     };
-    if !(is_talker(*t1) && is_talker(*t2) && channel.is_ascii_alphanumeric()) {
+    if whole != b"VDM,1,1,," {
         return None;
     }
-    let length = armour::legal_length(rest)?;
+    let (length, payload_checksum) = armour::legal_run(rest)?;
     let (payload, rest) = rest.split_at(length);
-    let [b',', fill @ b'0'..=b'5', b'*', high, low, rest @ ..] = rest else { return None };
+    let (tail, rest) = rest.split_first_chunk::<5>()?;
+    let [b',', fill @ b'0'..=b'5', b'*', digits @ ..] = tail else { return None };
     let end = match rest {
         [b'\n', ..] => 1,
         [b'\r', b'\n', ..] => 2,
@@ -136,9 +128,9 @@ pub(super) fn usual_line(text: &[u8]) -> Option<(Context<'_>, Vdm<'_>, usize)> {
     };
     let next = text.len() - rest.len() + end;
     let line = &text[..next - end];
-    // Up to the star.
-    let checksum = armour::checksum(&line[start + 1..line.len() - 3]);
-    if [*high, *low] != HEX[usize::from(checksum)] || line.len() > MAX_LINE_BYTES {
+    // What stands in the header besides, and the commas around the payload.
+    let checksum = payload_checksum ^ t1 ^ t2 ^ channel ^ fill ^ AROUND;
+    if *digits != armour::upper_hex(checksum) || line.len() > MAX_LINE_BYTES {
         return None;
     }
     let vdm =
@@ -453,7 +445,7 @@ mod tests {
                     let star = text.len() - 3;
                     let start = text.iter().rposition(|byte| *byte == b'!').unwrap_or(0);
                     if start < star {
-                        let sum = HEX[usize::from(armour::checksum(&text[start + 1..star]))];
+                        let sum = armour::upper_hex(armour::checksum(&text[start + 1..star]));
                         text[star + 1..].copy_from_slice(&sum);
                     }
                     text.extend_from_slice(end.as_bytes());
