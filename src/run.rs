@@ -6,6 +6,7 @@
 mod batch;
 mod workers;
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::HashSet;
@@ -194,6 +195,7 @@ pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Out
         inputs,
         plan,
         states: Vec::with_capacity(inputs.len()),
+        order: VecDeque::new(),
         engine: Engine::new(plan.window, plan.selection.clone()),
         records: HashSet::new(),
         workers: (plan.threads > 1).then(|| Workers::start(plan, Arc::clone(&totals))),
@@ -208,6 +210,8 @@ struct Run<'a> {
     inputs: &'a [Input],
     plan: &'a Plan,
     states: Vec<State>,
+    /// In which order partitions that wait are likely to be read.
+    order: VecDeque<usize>,
     engine: Engine,
     /// Shard, sequence and sub-sequence number of every record so far: each counts once in a run.
     records: HashSet<(String, Option<u64>)>,
@@ -225,6 +229,9 @@ impl Run<'_> {
             let outlook = self.look_ahead(input).map_err(|error| self.broken(error))?;
             self.states.push(State::Waiting(outlook));
         }
+        let mut order: Vec<usize> = (0..self.states.len()).collect();
+        order.sort_by_key(|place| self.standing(&self.states[*place]));
+        self.order = order.into();
         while let Some(next) = self.furthest_behind() {
             self.advance(next)?;
             let bound = self.bound();
@@ -276,17 +283,22 @@ impl Run<'_> {
 
     /// The partition to read next: the one whose event time is least. One that nothing is known of comes before all.
     fn furthest_behind(&self) -> Option<usize> {
+        let states = self.states.iter().enumerate();
+        let standings = states.filter_map(|(place, state)| Some((self.standing(state)?, place)));
+        standings.min().map(|(_, place)| place)
+    }
+
+    /// The event time at which a partition counts as standing; `None` once it is done.
+    fn standing(&self, state: &State) -> Option<i64> {
         let unbounded = self.plan.lateness == Lateness::Unbounded;
-        let standing = |state: &State| match state {
+        match state {
             // Nothing closes before the end: one after the other, with one open at a time.
             State::Open(_) if unbounded => Some(i64::MIN),
             State::Waiting(_) if unbounded => Some(0),
             State::Waiting(outlook) => Some(outlook.map_or(i64::MIN, |outlook| outlook.first.nanos())),
             State::Open(open) => Some(open.clock.event_time().map_or(i64::MIN, Timestamp::nanos)),
             State::Done(_) => None,
-        };
-        let standings = self.states.iter().enumerate().filter_map(|(place, state)| Some((standing(state)?, place)));
-        standings.min().map(|(_, place)| place)
+        }
     }
 
     /// No partition can add to a window that ends at or before this.
@@ -326,11 +338,9 @@ impl Run<'_> {
     fn advance(&mut self, place: usize) -> Result<(), RunError> {
         let input = &self.inputs[place];
         if matches!(self.states[place], State::Waiting(_)) {
+            self.prepare_next(place);
             let reader = match &self.workers {
-                Some(workers) => {
-                    self.prepare_next(workers, place);
-                    None
-                }
+                Some(_) => None,
                 None => Some(Box::new(input.open(self.plan.read.clone()).map_err(|error| self.broken(error))?)),
             };
             self.states[place] = State::Open(Box::new(Open {
@@ -406,21 +416,16 @@ impl Run<'_> {
     }
 
     /// Lets workers begin with a partition, and with those that are likely to be read after it.
-    fn prepare_next(&self, workers: &Workers, place: usize) {
+    fn prepare_next(&mut self, place: usize) {
+        let Some(workers) = &self.workers else { return };
         workers.prepare(place, &self.inputs[place]);
-        let waiting = self.states.iter().enumerate().filter_map(|(place, state)| match state {
-            State::Waiting(outlook) => Some((outlook.map_or(i64::MIN, |outlook| outlook.first.nanos()), place)),
-            State::Open(_) | State::Done(_) => None,
-        });
-        let mut waiting: Vec<_> = waiting.collect();
-        if waiting.len() > self.plan.threads {
-            waiting.select_nth_unstable(self.plan.threads);
-            waiting.truncate(self.plan.threads);
-        }
-        waiting.sort_unstable();
+        let is_waiting = |place: &usize| matches!(self.states[*place], State::Waiting(_));
+        let begun = self.order.iter().take_while(|place| !is_waiting(place)).count();
+        self.order.drain(..begun);
         // One that can be read only once may keep a thread waiting that is needed elsewhere.
-        for (_, next) in waiting.into_iter().filter(|(_, next)| self.inputs[*next].can_be_read_twice()) {
-            workers.prepare(next, &self.inputs[next]);
+        let next = self.order.iter().filter(|next| is_waiting(next) && self.inputs[**next].can_be_read_twice());
+        for next in next.take(self.plan.threads) {
+            workers.prepare(*next, &self.inputs[*next]);
         }
     }
 

@@ -56,6 +56,9 @@ struct Queues {
     first_window: u64,
     /// Batches to be used again.
     spare: Vec<Batch>,
+    /// How many workers have nothing to do, and whether the thread that counts waits: only they need to be told.
+    idle: usize,
+    counting_waits: bool,
     /// Nobody wants anything any more.
     stopped: bool,
     /// A worker panicked, so that something will never be done.
@@ -154,6 +157,8 @@ impl Workers {
             windows: VecDeque::new(),
             first_window: 0,
             spare: Vec::new(),
+            idle: 0,
+            counting_waits: false,
             stopped: false,
             broken: false,
         };
@@ -175,14 +180,15 @@ impl Workers {
 
     /// Lets an input be opened and the first of it be read, unless it is already.
     pub(super) fn prepare(&self, place: usize, input: &Input) {
-        self.shared.lock().of_inputs.entry(place).or_insert_with(|| Queue {
+        let mut queues = self.shared.lock();
+        queues.of_inputs.entry(place).or_insert_with(|| Queue {
             source: Some(Source::Closed(input.clone())),
             may_wait: !input.can_be_read_twice(),
             counted: false,
             first: 0,
             chunks: VecDeque::new(),
         });
-        self.shared.work.notify_one();
+        self.shared.tell_workers(&queues);
     }
 
     /// What an input that was prepared gives next; after records, the end and a failure there is nothing more.
@@ -199,7 +205,7 @@ impl Workers {
                 if !matches!(given, Given::Lines(_)) {
                     queues.of_inputs.remove(&place);
                 }
-                self.shared.work.notify_one();
+                self.shared.tell_workers(&queues);
                 return given;
             }
             // What this thread counts next may be done while an input keeps it waiting.
@@ -211,8 +217,9 @@ impl Workers {
 
     /// Takes a window to finish. Their rows come back in the order in which they were given.
     pub(super) fn finish(&self, window: DueWindow) {
-        self.shared.lock().windows.push_back(Window::Due(window));
-        self.shared.work.notify_one();
+        let mut queues = self.shared.lock();
+        queues.windows.push_back(Window::Due(window));
+        self.shared.tell_workers(&queues);
     }
 
     /// The rows of the first window that was given and has not come back.
@@ -262,8 +269,27 @@ impl Shared {
                     self.work_at(job);
                     self.lock()
                 }
-                None => self.work.wait(queues).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    queues.idle += 1;
+                    let mut queues = self.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
+                    queues.idle -= 1;
+                    queues
+                }
             };
+        }
+    }
+
+    /// Wakes a worker if there is one to wake: a call that wakes nobody costs as much.
+    fn tell_workers(&self, queues: &Queues) {
+        if queues.idle > 0 {
+            self.work.notify_one();
+        }
+    }
+
+    /// Lets the thread that counts look again.
+    fn tell_counting(&self, queues: &Queues) {
+        if queues.counting_waits {
+            self.done.notify_one();
         }
     }
 
@@ -275,8 +301,15 @@ impl Shared {
                 self.work_at(job);
                 self.lock()
             }
-            None => self.done.wait(queues).unwrap_or_else(PoisonError::into_inner),
+            None => self.wait(queues),
         }
+    }
+
+    fn wait<'q>(&'q self, mut queues: MutexGuard<'q, Queues>) -> MutexGuard<'q, Queues> {
+        queues.counting_waits = true;
+        let mut queues = self.done.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        queues.counting_waits = false;
+        queues
     }
 
     fn work_at(&self, job: Job) {
@@ -287,31 +320,42 @@ impl Shared {
                 // Windows are taken from the front once they are finished, and this one was not.
                 let place = (number - queues.first_window) as usize;
                 queues.windows[place] = Window::Finished(rows);
+                self.tell_counting(&queues);
             }
             Job::Chunk(job) => self.read_and_decode(job),
         }
-        self.done.notify_one();
     }
 
     fn read_and_decode(&self, job: ChunkJob) {
         let ChunkJob { place, number, source, mut batch } = job;
-        let given = match self.read(source, &mut batch) {
-            Err(error) => Given::Failed(error),
-            Ok(reader) if reader.gives_records() => Given::Records(reader),
-            Ok(reader) if batch.length == 0 => Given::End(reader.outcome(), reader.stored_bytes()),
+        let last = match self.read(source, &mut batch) {
+            Err(error) => Some(Given::Failed(error)),
+            Ok(reader) if reader.gives_records() => Some(Given::Records(reader)),
+            Ok(reader) if batch.length == 0 => Some(Given::End(reader.outcome(), reader.stored_bytes())),
             Ok(reader) => {
-                if let Some(queue) = self.lock().of_inputs.get_mut(&place) {
+                let mut queues = self.lock();
+                if let Some(queue) = queues.of_inputs.get_mut(&place) {
                     queue.source = Some(Source::Open(reader));
                 }
-                self.work.notify_one();
+                self.tell_workers(&queues);
+                drop(queues);
                 batch.decode(&self.judgement);
-                Given::Lines(batch)
+                None
             }
         };
-        if let Some(queue) = self.lock().of_inputs.get_mut(&place) {
+        let mut queues = self.lock();
+        let given = match last {
+            None => Given::Lines(batch),
+            Some(last) => {
+                queues.spare.push(batch);
+                last
+            }
+        };
+        if let Some(queue) = queues.of_inputs.get_mut(&place) {
             // Chunks are taken from the front once they are done, and this one was not.
             queue.chunks[(number - queue.first) as usize] = Some(given);
         }
+        self.tell_counting(&queues);
     }
 
     fn read(&self, source: Source, batch: &mut Batch) -> Result<Box<Reader>, SourceError> {
