@@ -6,29 +6,42 @@
 //!
 //! | contender | what it does with each line |
 //! |---|---|
+//! | run, 1 thread; run, 2 threads | what `ais-replay file LOG --to csv:…` does, from a file to the bytes of the CSV |
 //! | whole path | everything that a run does with bytes in memory: scan, decode, event time, watermark, filter, engine, rows |
 //! | decoder | the same up to the accepted report |
 //! | nmea-kit, nmea-parser | decode, and nothing else: lines are split, checked for ASCII and stripped of TAG blocks beforehand |
 //! | newline scan | finds the line ends, as the bound that no reader of lines gets past |
 //!
-//! Criterion's figures come first, then a table of its own: the contenders take turns in one process and the best of many
-//! rounds counts, since a noisy machine only ever makes a pass slower.
+//! Criterion's figures come first, then tables of its own: the contenders take turns in one process and the best of many
+//! rounds counts, since a noisy machine only ever makes a pass slower. Another table says what each stage costs by itself,
+//! and what windows of 15 minutes by 1 minute cost beside tumbling ones of 1 minute.
 //!
-//! Logs under `../shared/data` are measured where that folder exists.
+//! Logs under `../shared/data` are measured where that folder exists, and the one that `BENCH_LOG` names.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::float_arithmetic)]
 
 use std::fs;
 use std::hint::black_box;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ais_replay::cell::{Cell, Precision};
-use ais_replay::decode::{Accepted, Decoder, Options};
+use ais_replay::decode::event_time::{EventTime, Timekeeper};
+use ais_replay::decode::scan::{self, Context, Vdm, Visitor};
+use ais_replay::decode::tag::Tag;
+use ais_replay::decode::tally::{Ignore, Reject};
+use ais_replay::decode::{Accepted, Decoder, Options, armour, message};
 use ais_replay::engine::clock::{Lateness, NO_WATERMARK, PartitionClock};
 use ais_replay::engine::{Engine, Event, Selection};
 use ais_replay::filter::{Filter, Filtered};
+use ais_replay::report::{Position, Report};
 use ais_replay::row::Row;
+use ais_replay::run::{self, Output, Plan, Progress};
+use ais_replay::sink::SinkError;
+use ais_replay::sink::late::LateReport;
+use ais_replay::sink::rows::{Form, RowWriter};
+use ais_replay::source::{Input, ReadOptions, file};
 use ais_replay::time::{Span, Timestamp};
 use ais_replay::window::WindowSpec;
 use criterion::{BenchmarkId, Criterion, Throughput};
@@ -57,7 +70,10 @@ fn main() {
     criterion.final_summary();
     // `cargo test --benches` only asks whether the benches run.
     if std::env::args().any(|argument| argument == "--bench") {
-        corpora.iter().for_each(print_table);
+        for corpus in &corpora {
+            print_table(corpus);
+            print_stages(corpus);
+        }
     }
 }
 
@@ -78,11 +94,17 @@ fn measure(criterion: &mut Criterion, corpus: &Corpus) {
 struct Corpus {
     name: String,
     bytes: Vec<u8>,
+    /// Bytes of the log itself, which may stand there several times.
+    log_bytes: usize,
     lines: u64,
     /// For logs without any time: where the reports' own UTC seconds lead on from.
     start: Option<Timestamp>,
     /// The lines from their sentence on, for decoders that take no more.
     sentences: Vec<String>,
+    /// The log so many times over, in a file.
+    repeats: usize,
+    file: tempfile::NamedTempFile,
+    input: Input,
 }
 
 impl Corpus {
@@ -103,6 +125,9 @@ impl Corpus {
                 Err(error) => println!("{name} is skipped: {}: {error}", path.display()),
             }
         }
+        if let Some(path) = std::env::var_os("BENCH_LOG") {
+            corpora.push(Self::new(&path.to_string_lossy(), fs::read(&path).unwrap(), false));
+        }
         corpora
     }
 
@@ -111,7 +136,11 @@ impl Corpus {
         let lines = memchr::memchr_iter(b'\n', &bytes).count() as u64;
         let sentences = bytes.split(|byte| *byte == b'\n').filter_map(plain_sentence).collect();
         let start = leads.then(|| Timestamp::from_seconds(1_777_615_200)).flatten();
-        Self { name: name.to_owned(), bytes, lines, start, sentences }
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let repeats = LEAST_FILE_BYTES.div_ceil(bytes.len());
+        (0..repeats).for_each(|_| file.write_all(&bytes).unwrap());
+        let input = file::find(&[file.path().to_owned()]).unwrap().inputs.remove(0);
+        Self { name: name.to_owned(), bytes, log_bytes: log.len(), lines, start, sentences, repeats, file, input }
     }
 }
 
@@ -137,19 +166,61 @@ fn without_tag_blocks(log: &[u8]) -> Vec<u8> {
 struct Contender {
     name: &'static str,
     pass: fn(&Corpus) -> u64,
+    /// Whether it reads the file, which repeats the log.
+    from_file: bool,
 }
 
-const CONTENDERS: [Contender; 5] = [
-    Contender { name: "whole path", pass: whole_path },
-    Contender { name: "decoder", pass: decoder_alone },
-    Contender { name: NMEA_KIT, pass: nmea_kit },
-    Contender { name: "nmea-parser", pass: nmea_parser },
-    Contender { name: NEWLINE_SCAN, pass: newline_scan },
+const CONTENDERS: [Contender; 7] = [
+    Contender { name: "run, 1 thread", pass: |corpus| whole_run(corpus, 1), from_file: true },
+    Contender { name: "run, 2 threads", pass: |corpus| whole_run(corpus, 2), from_file: true },
+    Contender { name: "whole path", pass: whole_path, from_file: false },
+    Contender { name: "decoder", pass: decoder_alone, from_file: false },
+    Contender { name: NMEA_KIT, pass: nmea_kit, from_file: false },
+    Contender { name: NMEA_PARSER, pass: nmea_parser, from_file: false },
+    Contender { name: NEWLINE_SCAN, pass: newline_scan, from_file: false },
 ];
+
+/// Files repeat their log up to this, so that threads are worth their start.
+const LEAST_FILE_BYTES: usize = 24 * 1024 * 1024;
 
 const NMEA_KIT: &str = "nmea-kit";
 
+const NMEA_PARSER: &str = "nmea-parser";
+
 const NEWLINE_SCAN: &str = "newline scan";
+
+/// `ais-replay file` with its defaults, but for the file that its CSV goes to.
+fn whole_run(corpus: &Corpus, threads: usize) -> u64 {
+    let plan = Plan {
+        decode: Options { start: corpus.start, ..Options::default() },
+        window: tumbling(),
+        lateness: Lateness::Unbounded,
+        precision: Precision::new(6).unwrap(),
+        selection: Selection::default(),
+        filter: Filter::default(),
+        read: ReadOptions::default(),
+        threads,
+        memory: ais_replay::memory::MemorySize::from_bytes(4 << 30),
+    };
+    let mut csv = Csv(RowWriter::new(io::sink(), Form::Csv, false));
+    let outcome = run::run(std::slice::from_ref(&corpus.input), &plan, &mut csv).unwrap();
+    assert!(corpus.file.path().exists());
+    outcome.pairs.added / corpus.repeats as u64
+}
+
+fn tumbling() -> WindowSpec {
+    WindowSpec::new(Span::from_seconds(60), None).unwrap()
+}
+
+struct Csv(RowWriter<io::Sink>);
+
+impl Output for Csv {
+    fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError> {
+        self.0.write(rows).map_err(SinkError::Stdout)
+    }
+    fn late(&mut self, _: usize, _: &dyn Fn() -> LateReport) {}
+    fn progress(&mut self, _: &Progress) {}
+}
 
 /// What `ais_replay::run` does with each chunk and at the end, with the defaults of `ais-replay file`.
 fn whole_path(corpus: &Corpus) -> u64 {
@@ -194,7 +265,7 @@ impl Counting<'_> {
             self.first_time = Some(accepted.time);
         }
         let cell = Cell::of(accepted.position, self.precision);
-        if !self.filter.passes(accepted, cell, &mut self.filtered) {
+        if !self.filtered.note(self.filter.judge(accepted.report.kind, accepted.position, cell)) {
             return;
         }
         let event = Event { time: accepted.time, cell, mmsi: accepted.report.mmsi, sog: accepted.report.sog };
@@ -279,15 +350,17 @@ fn newline_scan(corpus: &Corpus) -> u64 {
 
 fn print_table(corpus: &Corpus) {
     let (best, found) = best_of_interleaved_rounds(corpus);
-    let per_second = |time: Duration| corpus.lines as f64 / time.as_secs_f64();
-    let kit = CONTENDERS.iter().position(|contender| contender.name == NMEA_KIT).unwrap();
+    let speed = |place: usize| {
+        let repeats = if CONTENDERS[place].from_file { corpus.repeats } else { 1 };
+        (corpus.lines * repeats as u64) as f64 / best[place].as_secs_f64()
+    };
+    let speed_of = |name: &str| speed(CONTENDERS.iter().position(|contender| contender.name == name).unwrap());
     println!("\n{}: {} lines, {} bytes", corpus.name, corpus.lines, corpus.bytes.len());
-    println!("{:<14} {:>14} {:>12} {:>12}", "", "M lines/s", "x nmea-kit", "reports");
+    println!("{:<14} {:>14} {:>12} {:>14} {:>12}", "", "M lines/s", "x nmea-kit", "x nmea-parser", "reports");
     for (place, contender) in CONTENDERS.iter().enumerate() {
         let reports = if contender.name == NEWLINE_SCAN { "-".to_owned() } else { found[place].to_string() };
-        let speed = per_second(best[place]);
-        let ratio = speed / per_second(best[kit]);
-        println!("{:<14} {:>14.3} {ratio:>12.2} {reports:>12}", contender.name, speed / 1e6);
+        let (kit, parser) = (speed(place) / speed_of(NMEA_KIT), speed(place) / speed_of(NMEA_PARSER));
+        println!("{:<14} {:>14.3} {kit:>12.2} {parser:>14.2} {reports:>12}", contender.name, speed(place) / 1e6);
     }
 }
 
@@ -302,4 +375,173 @@ fn best_of_interleaved_rounds(corpus: &Corpus) -> ([Duration; CONTENDERS.len()],
         }
     }
     (best, found)
+}
+
+// ---- The stages -----------------------------------------------------------------------------------------------------
+
+/// What a log comes to on its way, so that each stage can be measured alone.
+#[derive(Default)]
+struct Halfway<'a> {
+    /// Sentences without their first character and checksum.
+    bodies: Vec<&'a [u8]>,
+    payloads: Vec<(&'a [u8], u8)>,
+    reports: Vec<(Report, Position, Timestamp)>,
+    events: Vec<Event>,
+    /// Those of the log's first time. Afterwards it begins again, and all of it is late.
+    first_events: usize,
+}
+
+impl<'a> Halfway<'a> {
+    fn of(corpus: &'a Corpus) -> Self {
+        let mut halfway = Self::default();
+        for line in corpus.bytes.split(|byte| *byte == b'\n') {
+            let start = line.iter().position(|byte| *byte == b'!');
+            let star = line.iter().rposition(|byte| *byte == b'*');
+            let (Some(start), Some(star)) = (start, star) else { continue };
+            if start + 1 >= star {
+                continue;
+            }
+            let body = &line[start + 1..star];
+            halfway.bodies.push(body);
+            let mut fields = body.rsplit(|byte| *byte == b',');
+            let (fill, payload) = (fields.next(), fields.next());
+            if let (Some([fill @ b'0'..=b'5']), Some(payload)) = (fill, payload)
+                && armour::is_legal(payload)
+            {
+                halfway.payloads.push((payload, fill - b'0'));
+            }
+        }
+        let mut decoder = decoder_for(corpus);
+        decoder.lines(&corpus.bytes, |accepted| {
+            halfway.reports.push((*accepted.report, accepted.position, accepted.time));
+        });
+        let mut decoder = decoder_for(corpus);
+        decoder.lines(&corpus.bytes[..corpus.log_bytes], |_| halfway.first_events += 1);
+        let precision = Precision::new(6).unwrap();
+        halfway.events = halfway
+            .reports
+            .iter()
+            .map(|(report, position, time)| Event {
+                time: *time,
+                cell: Cell::of(*position, precision),
+                mmsi: report.mmsi,
+                sog: report.sog,
+            })
+            .collect();
+        halfway
+    }
+}
+
+/// Takes sentences, and does nothing with them.
+struct Nobody;
+
+impl Visitor for Nobody {
+    fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>) {
+        black_box((line, context, vdm));
+    }
+    fn other_sentence(&mut self, _: u64, _: &Context<'_>, _: &[u8], _: bool) {}
+    fn reject(&mut self, _: u64, _: Reject) {}
+    fn bare_line(&mut self, _: u64, _: Ignore) {}
+    fn tag_line(&mut self, _: u64, _: Tag<'_>, _: &[u8]) {}
+}
+
+/// An engine with all of a log's reports in it.
+fn filled(window: WindowSpec, lateness: Lateness, events: &[Event]) -> Engine {
+    let mut engine = Engine::new(window, Selection::default());
+    let mut clock = PartitionClock::new(lateness);
+    for event in events {
+        let watermark = clock.watermark();
+        clock.observe(event.time);
+        engine.offer(watermark, event, |late| {
+            black_box(late);
+        });
+    }
+    engine
+}
+
+/// Windows in order, rows, and their text.
+fn emitted(mut engine: Engine) {
+    let mut csv = Csv(RowWriter::new(io::sink(), Form::Csv, false));
+    let closed = engine.finish(|window| {
+        let rows: Vec<Row> =
+            window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect();
+        csv.rows(&rows)
+    });
+    closed.unwrap();
+}
+
+fn print_stages(corpus: &Corpus) {
+    let halfway = Halfway::of(corpus);
+    let precision = Precision::new(6).unwrap();
+    let sliding = WindowSpec::new(Span::from_seconds(900), Some(Span::from_seconds(60))).unwrap();
+    let two_minutes = Lateness::Allowed(Span::from_seconds(120));
+    let fill =
+        |window| move |halfway: &Halfway<'_>| drop(black_box(filled(window, Lateness::Unbounded, &halfway.events)));
+    let fill_late = |window| {
+        move |halfway: &Halfway<'_>| {
+            drop(black_box(filled(window, two_minutes, &halfway.events[..halfway.first_events])));
+        }
+    };
+    type Stage<'s> = (&'static str, Box<dyn Fn(&Halfway<'_>) + 's>);
+    let stages: [Stage<'_>; 10] = [
+        ("scan", Box::new(|_| scan::scan(&corpus.bytes, &mut 1, 1, &mut Nobody))),
+        (
+            "  checksum",
+            Box::new(|halfway| {
+                halfway.bodies.iter().for_each(|body| {
+                    black_box(armour::checksum(body));
+                })
+            }),
+        ),
+        (
+            "decode",
+            Box::new(|halfway| {
+                halfway.payloads.iter().for_each(|(payload, fill)| {
+                    black_box(message::decode(payload, *fill, false));
+                });
+            }),
+        ),
+        (
+            "time",
+            Box::new(|halfway| {
+                let mut timekeeper = Timekeeper::new(Options::default().event_time, None, None);
+                let mut clock = PartitionClock::new(two_minutes);
+                for (report, _, time) in &halfway.reports {
+                    if let EventTime::At(time) = timekeeper.event_time(Some(*time), None, report.utc_second) {
+                        clock.observe(time);
+                    }
+                }
+                black_box(clock.watermark());
+            }),
+        ),
+        (
+            "cell",
+            Box::new(|halfway| {
+                halfway.reports.iter().for_each(|(_, position, _)| {
+                    black_box(Cell::of(*position, precision));
+                });
+            }),
+        ),
+        ("aggregate", Box::new(fill(tumbling()))),
+        ("aggregate and emit", Box::new(|halfway| emitted(filled(tumbling(), Lateness::Unbounded, &halfway.events)))),
+        ("sliding", Box::new(fill(sliding))),
+        ("tumbling, some late", Box::new(fill_late(tumbling()))),
+        ("sliding, some late", Box::new(fill_late(sliding))),
+    ];
+    let mut best = [Duration::MAX; 10];
+    for _ in 0..ROUNDS {
+        for ((_, stage), best) in stages.iter().zip(&mut best) {
+            let begin = Instant::now();
+            stage(&halfway);
+            *best = (*best).min(begin.elapsed());
+        }
+    }
+    let nanos = |place: usize| best[place].as_secs_f64() * 1e9 / corpus.lines as f64;
+    println!("\n{:<28} {:>10}", "stage", "ns a line");
+    for (place, (name, _)) in stages.iter().enumerate().take(6) {
+        println!("{name:<28} {:>10.1}", nanos(place));
+    }
+    println!("{:<28} {:>10.1}", "emit", nanos(6) - nanos(5));
+    println!("15 min by 1 min, beside tumbling 1 min, up to the emission: {:.2} x", nanos(7) / nanos(5));
+    println!("the same at --lateness 120s: {:.2} x", nanos(9) / nanos(8));
 }

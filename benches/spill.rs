@@ -17,8 +17,8 @@ use ais_replay::cell::{Cell, Precision};
 use ais_replay::engine::clock::NO_WATERMARK;
 use ais_replay::engine::{Engine, Event, Selection};
 use ais_replay::report::Position;
+use ais_replay::spill::Spilled;
 use ais_replay::spill::windows::SpillingEngine;
-use ais_replay::spill::{SpillError, Spilled};
 use ais_replay::time::{Span, Timestamp};
 use ais_replay::window::WindowSpec;
 
@@ -100,11 +100,10 @@ fn pass(spec: WindowSpec, events: &[Event], budget: u64) -> (Spilled, u64) {
         engine.relieve().unwrap();
     }
     let mut rows = 0;
-    let closed: Result<(), SpillError> = engine.close(i64::MAX, |window| {
+    while let Some(due) = engine.take_due(i64::MAX).unwrap() {
+        let window = due.in_order();
         rows += window.cells.len() as u64;
         black_box(window);
-        Ok(())
-    });
-    closed.unwrap();
+    }
     (engine.spilled(), rows)
 }

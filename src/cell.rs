@@ -97,11 +97,12 @@ impl Cell {
     pub fn text(self) -> CellText {
         let code = self.0 >> 4;
         let mut characters = [0; 12];
-        for (place, character) in characters.iter_mut().enumerate() {
+        let length = usize::from(self.precision().0);
+        for (place, character) in characters.iter_mut().take(length).enumerate() {
             let shift = CODE_BITS - 5 * (place as u32 + 1);
             *character = ALPHABET[(code >> shift & 31) as usize];
         }
-        CellText { characters, length: usize::from(self.precision().0) }
+        CellText { characters, length }
     }
 }
 

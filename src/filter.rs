@@ -1,8 +1,7 @@
 //! Which accepted reports are counted. Filters never decide what is late: event time is taken before them.
 
 use crate::cell::Cell;
-use crate::decode::Accepted;
-use crate::report::{MAX_LAT, MAX_LON, MessageTypes, Position, UNITS_PER_DEGREE};
+use crate::report::{MAX_LAT, MAX_LON, MessageType, MessageTypes, Position, UNITS_PER_DEGREE};
 
 /// A box of the globe, edges included. West may lie east of east: the box then goes over the 180th meridian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +110,32 @@ pub struct Filtered {
     pub cells: u64,
 }
 
+/// What the filters make of one report: counted, or left out by the first that does not let it pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is counted.
+    Counted,
+    /// It is of another message type.
+    OtherType,
+    /// It is outside the box.
+    OutsideBox,
+    /// It is in none of the cells.
+    OtherCell,
+}
+
 impl Filtered {
+    /// Takes note of a verdict, and tells whether it lets the report pass.
+    #[inline]
+    pub fn note(&mut self, verdict: Verdict) -> bool {
+        match verdict {
+            Verdict::Counted => return true,
+            Verdict::OtherType => self.types += 1,
+            Verdict::OutsideBox => self.bounding_box += 1,
+            Verdict::OtherCell => self.cells += 1,
+        }
+        false
+    }
+
     /// In all.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -120,24 +144,22 @@ impl Filtered {
 }
 
 impl Filter {
-    /// Whether a report is counted; one that is not is noted in `filtered`.
+    /// What the filters make of a report.
     #[inline]
-    pub fn passes(&self, accepted: &Accepted<'_>, cell: Cell, filtered: &mut Filtered) -> bool {
-        if !self.types.contains(accepted.report.kind) {
-            filtered.types += 1;
-            return false;
+    #[must_use]
+    pub fn judge(&self, kind: MessageType, position: Position, cell: Cell) -> Verdict {
+        if !self.types.contains(kind) {
+            return Verdict::OtherType;
         }
         if let Some(bounding_box) = self.bounding_box
-            && !bounding_box.holds(accepted.position)
+            && !bounding_box.holds(position)
         {
-            filtered.bounding_box += 1;
-            return false;
+            return Verdict::OutsideBox;
         }
         if !self.cells.is_empty() && !self.cells.iter().any(|prefix| cell.starts_with(*prefix)) {
-            filtered.cells += 1;
-            return false;
+            return Verdict::OtherCell;
         }
-        true
+        Verdict::Counted
     }
 }
 

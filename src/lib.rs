@@ -14,6 +14,7 @@
 //!    [`decode::Decoder`] per partition adds what needs memory: parts of longer messages, TAG blocks on a line of their own,
 //!    clocks inside the log. Every sentence gets one fate in the [`decode::tally::Tally`]; a position report with a place and
 //!    an event time leaves as [`decode::Accepted`].
+//!    What needs no memory is decoded by workers, ahead of the decoder and side by side ([`decode::batch`]).
 //! 3. The [`engine::clock::PartitionClock`] takes note of its event time, before any filter, and keeps the partition's
 //!    watermark. The watermark *before* the report decides for which windows the report is late.
 //! 4. A [`filter::Filter`] chooses what is counted. The [`engine::Engine`] adds the report to the pane of its instant and

@@ -3,6 +3,12 @@
 //! The only place that sees both sentences and cells. Its result depends on the inputs and the plan alone: partitions are
 //! taken in the order of their names and their event times, never of their speed.
 
+mod batch;
+mod workers;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use hashbrown::HashSet;
 
 use crate::cell::{Cell, Precision};
@@ -10,17 +16,18 @@ use crate::decode::tally::Tally;
 use crate::decode::{self, Accepted, Decoder, Record};
 use crate::engine::clock::{Lateness, NO_WATERMARK, Outlook, PartitionClock};
 use crate::engine::{ClosedWindow, Engine, Event, Pairs, Selection};
-use crate::filter::{Filter, Filtered};
+use crate::filter::{Filter, Filtered, Verdict};
 use crate::memory::MemorySize;
 use crate::row::{Row, Tenths};
 use crate::sink::SinkError;
 use crate::sink::late::{LateReport, LateSource};
 use crate::source::{Chunk, Input, ReadOptions, ReadOutcome, Reader, SourceError};
 use crate::spill::distinct::Distinct;
-use crate::spill::windows::SpillingEngine;
+use crate::spill::windows::{Due, SpillingEngine};
 use crate::spill::{SpillError, Spilled};
 use crate::time::Timestamp;
 use crate::window::WindowSpec;
+use workers::{Given, Workers};
 
 /// What a run's result depends on, besides its inputs.
 #[derive(Clone, Debug)]
@@ -39,7 +46,7 @@ pub struct Plan {
     pub filter: Filter,
     /// How inputs are read. No result depends on it.
     pub read: ReadOptions,
-    /// With two or more, inputs are read and unpacked ahead on a thread of their own. No result depends on it.
+    /// How many threads read and decode, this one included. No result depends on it.
     pub threads: usize,
     /// What state may take in memory; the rest goes to disk. No result depends on it.
     pub memory: MemorySize,
@@ -132,12 +139,12 @@ impl Emitted {
         Self { totals: Totals::default(), cells: Distinct::new(budget), vessels: Distinct::new(budget) }
     }
 
+    /// Takes note of a window, or a piece of one, in whatever order they come.
     fn add(&mut self, window: &ClosedWindow) -> Result<(), SpillError> {
         let totals = &mut self.totals;
-        let (first, last) = totals.span.map_or((window.start, None), |(first, last)| (first, Some(last)));
-        // A large window may come in pieces.
-        totals.windows += u64::from(last != Some(window.start));
-        totals.span = Some((first, window.start));
+        let (first, last) = totals.span.unwrap_or((window.start, window.start));
+        totals.span = Some((first.min(window.start), last.max(window.start)));
+        totals.windows += u64::from(window.begins);
         totals.rows += window.cells.len() as u64;
         for (cell, aggregate) in &window.cells {
             totals.count += aggregate.count;
@@ -157,6 +164,17 @@ impl Emitted {
         }
         Ok((self.totals, spilled))
     }
+}
+
+fn lock(emitted: &Mutex<Emitted>) -> MutexGuard<'_, Emitted> {
+    emitted.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The rows of a window, which the totals take note of.
+fn finish(window: Due, emitted: &Mutex<Emitted>) -> Result<Vec<Row>, SpillError> {
+    let window = window.in_order();
+    lock(emitted).add(&window)?;
+    Ok(window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect())
 }
 
 /// What a run came to.
@@ -199,7 +217,10 @@ enum State {
 }
 
 struct Open {
-    reader: Reader,
+    /// `None` where workers have it.
+    reader: Option<Box<Reader>>,
+    /// Bytes read, as stored.
+    stored_bytes: u64,
     decoder: Decoder,
     clock: PartitionClock,
     filtered: Filtered,
@@ -214,13 +235,16 @@ struct Open {
 pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Outcome, RunError> {
     // An eighth each for the cells and the vessels that the summary counts.
     let share = plan.memory.bytes() / 8;
+    let emitted = Arc::new(Mutex::new(Emitted::new(share)));
     Run {
         inputs: inputs.to_vec(),
         plan,
         states: Vec::with_capacity(inputs.len()),
+        order: VecDeque::new(),
         engine: SpillingEngine::new(Engine::new(plan.window, plan.selection.clone()), 6 * share),
         records: HashSet::new(),
-        emitted: Emitted::new(share),
+        workers: (plan.threads > 1).then(|| Workers::start(plan, Arc::clone(&emitted))),
+        emitted,
         finished: Progress::default(),
         reached: None,
         output,
@@ -233,14 +257,18 @@ struct Run<'a> {
     inputs: Vec<Input>,
     plan: &'a Plan,
     states: Vec<State>,
+    /// In which order partitions that wait are likely to be read.
+    order: VecDeque<usize>,
     engine: SpillingEngine,
     /// Shard, sequence and sub-sequence number of every record so far: each counts once in a run.
     records: HashSet<(String, Option<u64>)>,
-    emitted: Emitted,
+    emitted: Arc<Mutex<Emitted>>,
     /// What the partitions that are done have added to the progress.
     finished: Progress,
     /// Where the partition stood that was chosen last.
     reached: Option<Timestamp>,
+    /// None where one thread does everything.
+    workers: Option<Workers>,
     output: &'a mut dyn Output,
 }
 
@@ -251,6 +279,9 @@ impl Run<'_> {
         for place in 0..self.states.len() {
             self.look_ahead_in_stream(place)?;
         }
+        let mut order: Vec<usize> = (0..self.states.len()).collect();
+        order.sort_by_key(|place| self.standing(*place));
+        self.order = order.into();
         while let Some(next) = self.furthest_behind() {
             self.advance(next)?;
             let bound = self.bound();
@@ -263,12 +294,18 @@ impl Run<'_> {
             State::Waiting(..) | State::Open(_) => None,
         });
         let pairs = self.engine.pairs();
-        let (totals, spilled) = self.emitted.finish(self.engine.spilled())?;
+        let emitted = std::mem::replace(&mut *lock(&self.emitted), Emitted::new(0));
+        let (totals, spilled) = emitted.finish(self.engine.spilled())?;
         Ok(Outcome { partitions: partitions.collect(), pairs, totals, spilled })
     }
 
     fn broken(&self, error: SourceError) -> RunError {
-        RunError::Source { error, windows_emitted: self.emitted.totals.windows }
+        RunError::Source { error, windows_emitted: self.windows_emitted() }
+    }
+
+    /// Between two chunks, every window that is finished has been emitted.
+    fn windows_emitted(&self) -> u64 {
+        lock(&self.emitted).totals.windows
     }
 
     /// An input at the start. A shard's reader begins at once: all of them read at the same time, and wait to be asked.
@@ -282,7 +319,7 @@ impl Run<'_> {
 
     /// The same for a shard that waits, whose reader keeps the records that were looked at.
     fn look_ahead_in_stream(&mut self, place: usize) -> Result<(), RunError> {
-        let windows_emitted = self.emitted.totals.windows;
+        let windows_emitted = self.windows_emitted();
         let plan = self.plan;
         let State::Waiting(outlook, Some(reader)) = &mut self.states[place] else { return Ok(()) };
         if plan.lateness == Lateness::Unbounded {
@@ -334,26 +371,28 @@ impl Run<'_> {
 
     /// The partition to read next: the one whose event time is least. One that nothing is known of comes before all.
     fn furthest_behind(&mut self) -> Option<usize> {
-        let unbounded = self.plan.lateness == Lateness::Unbounded;
-        let standing = |(place, state): (usize, &State)| {
-            let standing = match state {
-                State::Done(_) => None,
-                State::Waiting(..) if !self.is_ready(place) => None,
-                State::Open(open) if !unbounded || self.inputs[place].is_stream() => {
-                    Some(open.clock.event_time().map_or(i64::MIN, Timestamp::nanos))
-                }
-                // Nothing closes before the end: one after the other, with one open at a time.
-                State::Open(_) => Some(i64::MIN),
-                State::Waiting(..) if unbounded => Some(0),
-                State::Waiting(outlook, _) => Some(outlook.map_or(i64::MIN, |outlook| outlook.first.nanos())),
-            };
-            Some((standing?, place))
-        };
-        let (standing, place) = self.states.iter().enumerate().filter_map(standing).min()?;
-        if standing > i64::MIN {
+        let standings = (0..self.states.len()).filter_map(|place| Some((self.standing(place)?, place)));
+        let (standing, place) = standings.min()?;
+        if standing > i64::MIN && standing < i64::MAX {
             self.reached = Some(Timestamp::from_nanos(standing));
         }
         Some(place)
+    }
+
+    /// The event time at which a partition counts as standing; `None` once it is done, and before it may be read.
+    fn standing(&self, place: usize) -> Option<i64> {
+        let unbounded = self.plan.lateness == Lateness::Unbounded;
+        Some(match &self.states[place] {
+            State::Done(_) => return None,
+            State::Waiting(..) if !self.is_ready(place) => return None,
+            State::Open(open) if !unbounded || self.inputs[place].is_stream() => {
+                open.clock.event_time().map_or(i64::MIN, Timestamp::nanos)
+            }
+            // Nothing closes before the end: one after the other, with one open at a time.
+            State::Open(_) => i64::MIN,
+            State::Waiting(..) if unbounded => 0,
+            State::Waiting(outlook, _) => outlook.map_or(i64::MIN, |outlook| outlook.first.nanos()),
+        })
     }
 
     /// No partition can add to a window that ends at or before this.
@@ -368,25 +407,36 @@ impl Run<'_> {
     }
 
     fn close(&mut self, bound: i64) -> Result<(), RunError> {
-        let Self { engine, emitted, output, .. } = self;
-        engine.close(bound, |window| {
-            emitted.add(&window)?;
-            let rows: Vec<Row> =
-                window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect();
-            Ok(output.rows(&rows)?)
-        })
+        let mut ahead = 0;
+        loop {
+            let Some(workers) = &self.workers else {
+                let Some(window) = self.engine.take_due(bound)? else { return Ok(()) };
+                self.output.rows(&finish(window, &self.emitted)?)?;
+                continue;
+            };
+            while ahead < self.plan.threads
+                && let Some(window) = self.engine.take_due(bound)?
+            {
+                workers.finish(window);
+                ahead += 1;
+            }
+            if ahead == 0 {
+                return Ok(());
+            }
+            ahead -= 1;
+            self.output.rows(&workers.next_rows()?)?;
+        }
     }
 
     /// Reads one chunk of a partition, or all records that are at hand.
     fn advance(&mut self, place: usize) -> Result<(), RunError> {
         self.open(place)?;
         let input = &self.inputs[place];
-        let windows_emitted = self.emitted.totals.windows;
+        let windows_emitted = self.windows_emitted();
         let State::Open(open) = &mut self.states[place] else { return Ok(()) };
-        let Open { reader, decoder, clock, filtered, first_time } = &mut **open;
+        let Open { reader, stored_bytes, decoder, clock, filtered, first_time } = &mut **open;
         // Behind the last selected window, all that a shard can still give is late or outside.
         let enough = self.plan.selection.until.filter(|_| input.is_stream());
-        let may_repeat = reader.may_repeat_records();
         let mut counting = Counting {
             place,
             input,
@@ -397,43 +447,69 @@ impl Run<'_> {
             filtered,
             first_time,
         };
-        let at_end = loop {
-            match reader.next_chunk().map_err(|error| RunError::Source { error, windows_emitted })? {
-                Chunk::Lines(lines) => decoder.lines(lines, |accepted| counting.count(&accepted, None)),
-                Chunk::Record(record, data) => {
-                    let key = || (format!("{}:{}", record.shard, record.sequence), record.sub_sequence);
-                    if !may_repeat || self.records.insert(key()) {
-                        decoder.record(data, record, |accepted| counting.count(&accepted, Some(record)));
-                    } else {
-                        decoder.duplicate_record();
-                    }
+        let mut ended = None;
+        if let Some(workers) = &self.workers
+            && reader.is_none()
+        {
+            match workers.next(place) {
+                Given::Lines(batch) => {
+                    batch.count(decoder, &mut counting);
+                    *stored_bytes = batch.stored_bytes;
+                    workers.give_back(batch);
                 }
-                Chunk::DuplicateRecord => decoder.duplicate_record(),
-                Chunk::BadRecord => decoder.bad_record(),
-                Chunk::End => break true,
+                Given::Records(records) => *reader = Some(records),
+                Given::End(outcome, bytes) => {
+                    *stored_bytes = bytes;
+                    ended = Some((outcome, Vec::new()));
+                }
+                Given::Failed(error) => return Err(RunError::Source { error, windows_emitted }),
             }
-            if enough.is_some_and(|until| counting.clock.watermark() >= until) {
-                break true;
+        }
+        if let Some(reader) = reader {
+            let may_repeat = reader.may_repeat_records();
+            let is_over = loop {
+                match reader.next_chunk().map_err(|error| RunError::Source { error, windows_emitted })? {
+                    Chunk::Lines(lines) => decoder.lines(lines, |accepted| counting.count(&accepted, None)),
+                    Chunk::Record(record, data) => {
+                        let key = || (format!("{}:{}", record.shard, record.sequence), record.sub_sequence);
+                        if !may_repeat || self.records.insert(key()) {
+                            decoder.record(data, record, |accepted| counting.count(&accepted, Some(record)));
+                        } else {
+                            decoder.duplicate_record();
+                        }
+                    }
+                    Chunk::DuplicateRecord => decoder.duplicate_record(),
+                    Chunk::BadRecord => decoder.bad_record(),
+                    Chunk::End => break true,
+                }
+                if enough.is_some_and(|until| counting.clock.watermark() >= until) {
+                    break true;
+                }
+                if !reader.has_records_at_hand() {
+                    break false;
+                }
+            };
+            *stored_bytes = reader.stored_bytes();
+            if is_over {
+                let successors = reader.successors().map_err(|error| RunError::Source { error, windows_emitted })?;
+                ended = Some((reader.outcome(), successors));
             }
-            if !reader.has_records_at_hand() {
-                break false;
-            }
-        };
+        }
         if self.engine.reopened() > 0 {
             let error = SourceError::Resharded { name: input.name() };
             return Err(RunError::Source { error, windows_emitted });
         }
-        if at_end {
-            return self.end(place);
+        if let Some((outcome, successors)) = ended {
+            return self.end(place, outcome, successors);
         }
-        let (tally, stored_bytes) = (decoder.tally(), reader.stored_bytes());
-        self.output.progress(&Progress {
-            stored_bytes: self.finished.stored_bytes + stored_bytes,
-            lines: self.finished.lines + tally.lines,
-            accepted: self.finished.accepted + tally.accepted,
+        let progress = Progress {
+            stored_bytes: self.finished.stored_bytes + *stored_bytes,
+            lines: self.finished.lines + decoder.tally().lines,
+            accepted: self.finished.accepted + decoder.tally().accepted,
             late: self.engine.pairs().late,
             reached: self.reached,
-        });
+        };
+        self.output.progress(&progress);
         Ok(())
     }
 
@@ -441,15 +517,17 @@ impl Run<'_> {
     fn open(&mut self, place: usize) -> Result<(), RunError> {
         let State::Waiting(_, kept) = &mut self.states[place] else { return Ok(()) };
         let kept = kept.take();
-        let mut reader = match kept {
-            Some(reader) => reader,
-            None => self.inputs[place].open(self.plan.read.clone()).map_err(|error| self.broken(error))?,
+        let reader = match kept {
+            Some(reader) => Some(reader),
+            None if self.workers.is_some() => {
+                self.prepare_next(place);
+                None
+            }
+            None => Some(self.inputs[place].open(self.plan.read.clone()).map_err(|error| self.broken(error))?),
         };
-        if self.plan.threads > 1 && !reader.gives_records() {
-            reader = reader.read_ahead();
-        }
         self.states[place] = State::Open(Box::new(Open {
-            reader,
+            reader: reader.map(Box::new),
+            stored_bytes: 0,
             decoder: Decoder::new(self.plan.decode.clone()),
             clock: PartitionClock::new(self.plan.lateness),
             filtered: Filtered::default(),
@@ -458,28 +536,44 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn end(&mut self, place: usize) -> Result<(), RunError> {
+    /// Lets workers begin with a partition, and with those that are likely to be read after it.
+    fn prepare_next(&mut self, place: usize) {
+        let Some(workers) = &self.workers else { return };
+        workers.prepare(place, &self.inputs[place]);
+        let is_waiting = |place: &usize| matches!(self.states[*place], State::Waiting(..));
+        let begun = self.order.iter().take_while(|place| !is_waiting(place)).count();
+        self.order.drain(..begun);
+        // One that can be read only once may keep a thread waiting that is needed elsewhere.
+        let next = self.order.iter().filter(|next| is_waiting(next) && self.inputs[**next].can_be_read_twice());
+        for next in next.take(self.plan.threads) {
+            workers.prepare(*next, &self.inputs[*next]);
+        }
+    }
+
+    /// Ends a partition. `successors` came up while it was read, and go on where it ended.
+    fn end(&mut self, place: usize, read: ReadOutcome, successors: Vec<Input>) -> Result<(), RunError> {
         let input = &self.inputs[place];
         let State::Open(open) = std::mem::replace(&mut self.states[place], State::Waiting(None, None)) else {
             return Ok(());
         };
-        let Open { reader, decoder, clock, filtered, first_time } = *open;
+        let Open { reader, stored_bytes, decoder, clock, filtered, first_time } = *open;
+        let gives_records = reader.is_some_and(|reader| reader.gives_records());
         let tally = decoder.finish();
-        self.finished.stored_bytes += reader.stored_bytes();
+        self.finished.stored_bytes += stored_bytes;
         self.finished.lines += tally.lines;
         self.finished.accepted += tally.accepted;
         self.states[place] = State::Done(Box::new(PartitionOutcome {
             name: input.name(),
             named: input.is_named(),
-            unit: if reader.gives_records() { "record" } else { "line" },
+            unit: if gives_records { "record" } else { "line" },
             tally,
             filtered,
             first_time,
             last_time: clock.latest(),
-            read: reader.outcome(),
+            read,
         }));
         // A stream that was resharded while it was read: what came of this shard is read too.
-        for successor in reader.successors().map_err(|error| self.broken(error))? {
+        for successor in successors {
             let state = self.waiting(&successor).map_err(|error| self.broken(error))?;
             self.inputs.push(successor);
             self.states.push(state);
@@ -514,31 +608,45 @@ struct Counting<'a> {
 impl Counting<'_> {
     #[inline(always)]
     fn count(&mut self, accepted: &Accepted<'_>, record: Option<&Record>) {
+        let report = accepted.report;
+        let cell = Cell::of(accepted.position, self.plan.precision);
+        let verdict = self.plan.filter.judge(report.kind, accepted.position, cell);
+        let event = Event { time: accepted.time, cell, mmsi: report.mmsi, sog: report.sog };
+        self.add(&event, verdict, record, || (accepted.line, accepted.raw.to_strings()));
+    }
+
+    /// Counts a report. `written` tells the number of its line and its sentences.
+    #[inline(always)]
+    fn add(
+        &mut self,
+        event: &Event,
+        verdict: Verdict,
+        record: Option<&Record>,
+        written: impl Fn() -> (u64, Vec<String>),
+    ) {
         // The watermark before this report decides, whether or not the report is counted.
         let watermark = self.clock.watermark();
-        self.clock.observe(accepted.time);
-        if self.first_time.is_none_or(|first| accepted.time < first) {
-            *self.first_time = Some(accepted.time);
+        self.clock.observe(event.time);
+        if self.first_time.is_none_or(|first| event.time < first) {
+            *self.first_time = Some(event.time);
         }
-        let cell = Cell::of(accepted.position, self.plan.precision);
-        if !self.plan.filter.passes(accepted, cell, self.filtered) {
+        if !self.filtered.note(verdict) {
             return;
         }
-        let event = Event { time: accepted.time, cell, mmsi: accepted.report.mmsi, sog: accepted.report.sog };
         let Self { place, input, output, .. } = self;
-        self.engine.offer(watermark, &event, |window_start| {
-            output.late(*place, &|| late_report(accepted, &event, window_start, input, record));
+        self.engine.offer(watermark, event, |window_start| {
+            output.late(*place, &|| late_report(event, window_start, input, record, written()));
         });
     }
 }
 
 #[cold]
 fn late_report(
-    accepted: &Accepted<'_>,
     event: &Event,
     window_start: i64,
     input: &Input,
     record: Option<&Record>,
+    (line, nmea): (u64, Vec<String>),
 ) -> LateReport {
     LateReport {
         cell: event.cell.to_string(),
@@ -547,7 +655,7 @@ fn late_report(
         mmsi: event.mmsi,
         sog: event.sog.map(|sog| Tenths(u64::from(sog))),
         source: match record {
-            None => LateSource::Line { file: input.name(), line: accepted.line },
+            None => LateSource::Line { file: input.name(), line },
             Some(record) => LateSource::Record {
                 file: Some(input.name()).filter(|_| !input.is_stream()),
                 shard: record.shard.to_string(),
@@ -555,6 +663,6 @@ fn late_report(
                 sub_sequence_number: record.sub_sequence,
             },
         },
-        nmea: accepted.raw.to_strings(),
+        nmea,
     }
 }

@@ -49,19 +49,24 @@ impl Timestamp {
         self.0.div_euclid(NANOS)
     }
 
+    /// Reads the ten digits of a UNIX time in seconds, which is what nearly every feed writes.
+    #[inline(always)]
+    #[must_use]
+    pub fn from_ten_digits(text: &[u8; 10]) -> Option<Self> {
+        let [eight @ .., tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = text else { return None };
+        let seconds = eight_digits(*eight)? * 100 + u64::from(tens - b'0') * 10 + u64::from(ones - b'0');
+        Self::from_seconds(seconds.cast_signed()).and_then(|time| Self::plausible(time.0))
+    }
+
     /// Reads a UNIX time whose unit shows in its size: below 10^11 seconds, 10^14 milliseconds, 10^17 microseconds, else
     /// nanoseconds, with decimals. Zero, negatives, text and anything from 2100 on is no time.
     #[must_use]
     pub fn from_unix_text(text: &[u8]) -> Option<Self> {
-        // Ten digits are seconds, and what nearly every feed writes.
-        if let [eight @ .., tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = text
-            && let Ok(eight) = eight.try_into()
-            && let Some(hundreds) = eight_digits(eight)
-        {
-            let seconds = hundreds * 100 + u64::from(tens - b'0') * 10 + u64::from(ones - b'0');
-            return Self::from_seconds(seconds.cast_signed()).and_then(|time| Self::plausible(time.0));
+        match text.try_into() {
+            // Ten digits are seconds, plausible or not.
+            Ok(ten) if text.iter().all(u8::is_ascii_digit) => Self::from_ten_digits(ten),
+            _ => Self::from_unix_text_of_any_unit(text),
         }
-        Self::from_unix_text_of_any_unit(text)
     }
 
     fn from_unix_text_of_any_unit(text: &[u8]) -> Option<Self> {

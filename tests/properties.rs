@@ -16,10 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ais_replay::cell::Precision;
+use ais_replay::decode::batch::{self, Found, Taker, Undated};
 use ais_replay::decode::event_time::{Clock, EventTimeMode};
 use ais_replay::decode::tally::{Ignore, Reject, Tally};
 use ais_replay::decode::{self, Accepted, Decoder, Record};
@@ -29,7 +31,7 @@ use ais_replay::filter::Filter;
 use ais_replay::memory::MemorySize;
 use ais_replay::report::{MessageType, MessageTypes};
 use ais_replay::row::Row;
-use ais_replay::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress};
+use ais_replay::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress, Totals};
 use ais_replay::sink::SinkError;
 use ais_replay::sink::late::{Header, HeaderOptions, LateFile, LateReport};
 use ais_replay::source::file::find;
@@ -96,7 +98,9 @@ impl Report {
     /// Its message; not available is what it does not have, and its place too where it is not `positioned`.
     fn bits(&self, positioned: bool) -> encode::Bits {
         let sog = self.sog.unwrap_or(encode::SOG_NOT_AVAILABLE);
-        let mut position = encode::Position { mmsi: self.mmsi, sog, ..encode::Position::default() };
+        // Whole seconds of a minute.
+        let second = self.time.div_euclid(1000).rem_euclid(60) as u8;
+        let mut position = encode::Position { mmsi: self.mmsi, sog, second, ..encode::Position::default() };
         if positioned {
             (position.lon, position.lat) = PLACES[self.place];
         }
@@ -602,11 +606,15 @@ struct Stored {
 
 impl Stored {
     fn new(logs: &[Log]) -> Self {
+        Self::of_bytes(&logs.iter().map(Log::bytes).collect::<Vec<_>>())
+    }
+
+    fn of_bytes(logs: &[Vec<u8>]) -> Self {
         let directory = TempDir::new().unwrap();
         let paths = (0..logs.len()).map(|number| directory.path().join(format!("{number}.nmea"))).collect();
         let stored = Self { directory, paths };
         for (path, log) in stored.paths.iter().zip(logs) {
-            fs::write(path, log.bytes()).unwrap();
+            fs::write(path, log).unwrap();
         }
         stored
     }
@@ -724,6 +732,13 @@ fn run_over(inputs: &[Input], plan: &Plan) -> Told {
     Told::of(kept, outcome)
 }
 
+/// What a summary is made of, besides what [`Told`] holds.
+fn in_words(outcome: &Outcome) -> String {
+    let Totals { rows, windows, count, sog_sum, sog_missing, cells, vessels, span } = &outcome.totals;
+    let read: Vec<_> = outcome.partitions.iter().map(|partition| (&partition.read, partition.filtered)).collect();
+    format!("{rows} {windows} {count} {sog_sum} {sog_missing} {cells:?} {vessels:?} {span:?} {read:?}")
+}
+
 /// Every order of some things.
 fn orders<T: Clone>(things: &[T]) -> Vec<Vec<T>> {
     if things.is_empty() {
@@ -822,6 +837,25 @@ proptest! {
             prop_assert_eq!(&kept.late_file(), &late_file, "{} bytes", bytes);
             prop_assert_eq!(&Told::of(kept, outcome), &told, "{} bytes", bytes);
         }
+    }
+
+    #[test]
+    fn whatever_a_log_holds_any_number_of_threads_tells_what_one_does(
+        logs in vec(troubled_log(), 1..5),
+        options in troubling_options(),
+        request in request(any_lateness()),
+        chunk_bytes in select(vec![1, 300, 2_000, 5_000, 256 * 1024]),
+        threads in 2..5_usize,
+    ) {
+        let stored = Stored::of_bytes(&logs);
+        let (inputs, plan) = (stored.inputs(), request.plan());
+        let plan = Plan { decode: decode::Options { types: plan.decode.types, ..options }, ..plan };
+        let (kept, alone) = run_keeping(&inputs, &plan);
+        let read = ReadOptions { chunk_bytes, ..plan.read.clone() };
+        let (kept_otherwise, otherwise) = run_keeping(&inputs, &Plan { read, threads, ..plan });
+        prop_assert_eq!(kept_otherwise.late_file(), kept.late_file());
+        prop_assert_eq!(in_words(&otherwise), in_words(&alone));
+        prop_assert_eq!(Told::of(kept_otherwise, otherwise), Told::of(kept, alone));
     }
 
     #[test]
@@ -1063,6 +1097,25 @@ fn debris() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|pieces| pieces.into_iter().flat_map(|(piece, end)| [piece, end.to_vec()].concat()).collect())
 }
 
+/// Stretches of plain traffic, long enough for what waits to be forgotten, with all kinds of trouble in between.
+fn troubled_log() -> impl Strategy<Value = Vec<u8>> {
+    let calm = entries(prop_oneof![20 => one_line(), 1 => form()], 60)
+        .prop_map(|entries| Log { entries, open_end: false }.bytes());
+    let trouble = prop_oneof![
+        3 => remark(),
+        2 => remark().prop_map(|text| [&text[..], b"\n"].concat()),
+        3 => clock_line(),
+        3 => part(),
+        2 => odd_sentence(),
+        3 => undated(),
+        3 => announced_later(),
+        1 => debris(),
+    ];
+    vec((calm, vec(trouble, 0..4)), 1..4).prop_map(|stretches| {
+        stretches.into_iter().flat_map(|(calm, trouble)| [calm, trouble.concat()]).flatten().collect()
+    })
+}
+
 /// A part of a message, which others may or may not complete: few sequence ids, channels, groups and sources.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     let tags = (
@@ -1108,18 +1161,37 @@ fn odd_sentence() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![1 => cut_off, 2 => damaged]
 }
 
+/// A report without a time of its own: with its UTC second, it leads on from `--start`, whether or not it has a place.
+fn undated() -> impl Strategy<Value = Vec<u8>> {
+    (draft(), any::<bool>()).prop_map(|(draft, positioned)| {
+        let report = timed(BEGINNING, &[draft])[0];
+        (one_sentence("VDM", &report.bits(positioned)) + "\n").into_bytes()
+    })
+}
+
+/// A sentence whose time came some lines before it.
+fn announced_later() -> impl Strategy<Value = Vec<u8>> {
+    vec(undated(), 0..4).prop_map(|between| [pghp().into_bytes(), between.concat(), announced().into_bytes()].concat())
+}
+
+fn pghp() -> String {
+    encode::sentence('$', "PGHP,1,2023,11,14,22,13,27,11,219,,2190067,1,66") + "\n"
+}
+
+/// The sentence that [`pghp`] is for.
+fn announced() -> String {
+    encode::sentence('!', "AIVDM,1,1,,A,13tfEWhP0j0nNE0Q12H3Q?vt0000,0") + "\n"
+}
+
 /// What shows a time to the sentences that follow it.
 fn clock_line() -> impl Strategy<Value = Vec<u8>> {
     let utc = encode::Utc::from_unix(BEGINNING as u32);
     let base_station = encode::base_station(2_190_001, 6_600_000, 34_500_000, utc);
-    let announced = "AIVDM,1,1,,A,13tfEWhP0j0nNE0Q12H3Q?vt0000,0";
     select(vec![
         one_sentence("VDM", &base_station),
         encode::sentence('$', "GPZDA,221327.00,14,11,2023,00,00"),
         encode::sentence('$', "GPRMC,221327,A,5730.0,N,01100.0,E,0.0,0.0,141123,,"),
-        encode::sentence('$', "PGHP,1,2023,11,14,22,13,27,11,219,,2190067,1,66")
-            + "\n"
-            + &encode::sentence('!', announced),
+        pghp() + &announced(),
         encode::tag_block(&[("s", "r1"), ("c", "1700000007")]),
         encode::tag_block(&[("c", "1700000067000")]) + "\n",
     ])
@@ -1199,6 +1271,12 @@ fn decode_options() -> impl Strategy<Value = decode::Options> {
     )
 }
 
+/// Options under which what waits between lines shows: some leave nothing but `--start`.
+fn troubling_options() -> impl Strategy<Value = decode::Options> {
+    let started = || decode::Options { start: Timestamp::from_seconds(BEGINNING), ..decode::Options::default() };
+    prop_oneof![3 => decode_options(), 1 => Just(started()), 1 => Just(decode::Options::default())]
+}
+
 /// Line, MMSI, time and sentences of an accepted report.
 type Heard = (u64, u32, Timestamp, Vec<String>);
 
@@ -1213,6 +1291,53 @@ fn decoded<'a>(options: &decode::Options, chunks: impl IntoIterator<Item = &'a [
         decoder.lines(chunk, |accepted| reports.push(heard(&accepted)));
     }
     (decoder.finish(), reports)
+}
+
+/// Reads each chunk as a worker does, and settles what it found as the run loop does.
+fn decoded_in_batches(options: &decode::Options, chunks: &[&[u8]]) -> (Tally, Vec<Heard>) {
+    let mut decoder = Decoder::new(options.clone());
+    let mut reports = Vec::new();
+    for chunk in chunks {
+        let mut taken = Taken(Vec::new());
+        let tally = batch::read(chunk, options, &mut taken);
+        let first_line = decoder.next_line();
+        for found in taken.0 {
+            match found {
+                Err((line, bytes)) => {
+                    let line = first_line + u64::from(line) - 1;
+                    decoder.lines_left(line, &chunk[bytes], |accepted| reports.push(heard(&accepted)));
+                }
+                Ok(Found { line, start, report, own_time, overlong, .. }) => {
+                    let undated = Undated {
+                        line: first_line + u64::from(line) - 1,
+                        own_time,
+                        utc_second: report.utc_second,
+                        counted: options.types.contains(report.kind),
+                        overlong,
+                        sog_missing: report.sog.is_none(),
+                    };
+                    if let Some(time) = decoder.date(&undated) {
+                        let sentence = String::from_utf8_lossy(&batch::sentence_as_written(&chunk[start..])).into();
+                        reports.push((undated.line, report.mmsi, time, vec![sentence]));
+                    }
+                }
+            }
+        }
+        decoder.chunk_read(first_line, &tally);
+    }
+    (decoder.finish(), reports)
+}
+
+/// Reports, and lines left as they are, in their order.
+struct Taken(Vec<Result<Found, (u32, Range<usize>)>>);
+
+impl Taker for Taken {
+    fn report(&mut self, found: &Found) {
+        self.0.push(Ok(*found));
+    }
+    fn left(&mut self, line: u32, bytes: Range<usize>) {
+        self.0.push(Err((line, bytes)));
+    }
 }
 
 /// Where lines end: behind LF, CRLF and CR.
@@ -1305,6 +1430,19 @@ fn decoded_through(mut reader: Reader, options: &decode::Options) -> (Tally, Vec
     }
 }
 
+/// The same, chunk by chunk in buffers of their own, as workers do it.
+fn decoded_from_buffers(mut reader: Reader, options: &decode::Options) -> (Tally, Vec<Heard>) {
+    let mut decoder = Decoder::new(options.clone());
+    let mut reports = Vec::new();
+    let mut buffer = Vec::new();
+    loop {
+        match reader.take_lines(&mut buffer).unwrap() {
+            0 => return (decoder.finish(), reports),
+            length => decoder.lines(&buffer[..length], |accepted| reports.push(heard(&accepted))),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(config(512))]
 
@@ -1341,6 +1479,16 @@ proptest! {
         let tally = decoded_as_records(options, &chunks);
         prop_assert_eq!(tally.items, fates(&tally));
         prop_assert_eq!(tally.lines, chunks.len() as u64);
+    }
+
+    #[test]
+    fn what_is_read_without_memory_and_settled_in_turn_is_what_a_decoder_alone_reads(
+        bytes in troubled_log(),
+        cuts in select(vec![0.03, 0.1, 0.3]).prop_flat_map(|share| vec(prop::bool::weighted(share), 40)),
+        options in troubling_options(),
+    ) {
+        let chunks = cut_at_line_ends(&bytes, &cuts);
+        prop_assert_eq!(decoded_in_batches(&options, &chunks), decoded(&options, [&bytes[..]]));
     }
 
     #[test]
@@ -1382,7 +1530,7 @@ proptest! {
         long_line in option::weighted(0.3, 65_530..65_545_usize),
         chunk_bytes in select(vec![7_usize, 64, 1000, 65_536, 65_537, 256 * 1024]),
         sizes in vec(prop_oneof![1..100_usize, Just(65_536)], 1..5),
-        (digest, ahead) in any::<(bool, bool)>(),
+        (digest, takes) in any::<(bool, bool)>(),
         options in decode_options(),
     ) {
         // A comment first, so that what follows is taken for neither compressed data nor UTF-16.
@@ -1390,7 +1538,7 @@ proptest! {
         let bytes = [&b"# a log\n"[..], &debris.join(&long_line[..])].concat();
         let stored = Trickle { bytes: io::Cursor::new(bytes.clone()), sizes, reads: 0 };
         let reader = Reader::new("a log".to_owned(), Box::new(stored), ReadOptions { chunk_bytes, digest: digest.then(|| [1, 100].into()) }).unwrap();
-        let reader = if ahead { reader.read_ahead() } else { reader };
-        prop_assert_eq!(decoded_through(reader, &options), decoded(&options, [&bytes[..]]));
+        let through = if takes { decoded_from_buffers(reader, &options) } else { decoded_through(reader, &options) };
+        prop_assert_eq!(through, decoded(&options, [&bytes[..]]));
     }
 }

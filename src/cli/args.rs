@@ -399,7 +399,7 @@ pub struct ReplayArgs {
     #[arg(long, env = "AIS_REPLAY_OWN_SHIP", value_parser = BoolishValueParser::new(), help_heading = "Reading")]
     pub own_ship: bool,
 
-    /// With 2 or more, read and unpack ahead on a thread of its own; the result is the same [default: one per core]
+    /// How many threads read, unpack and decode; the result is the same [default: one per core]
     #[arg(long, value_name = "N", env = "AIS_REPLAY_THREADS", help_heading = "Reading",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -59,6 +59,26 @@ pub fn is_legal(payload: &[u8]) -> bool {
     found == 0
 }
 
+/// How many legal characters stand at the start of a text, before one that is not, and their checksum. `None` where the text
+/// ends too early to tell.
+#[inline(always)]
+#[must_use]
+pub fn legal_run(text: &[u8]) -> Option<(usize, u8)> {
+    let (mut length, mut folded) = (0, 0);
+    loop {
+        let word = word(text.get(length..)?.first_chunk()?);
+        let found = illegal(word);
+        if found != 0 {
+            // The first character is in the highest byte: less than eight of them are legal.
+            let legal = found.leading_zeros() / 8;
+            folded ^= word >> 8 >> (56 - 8 * legal);
+            return Some((length + legal as usize, fold(folded)));
+        }
+        folded ^= word;
+        length += 8;
+    }
+}
+
 /// The six bits of one legal character.
 #[inline]
 #[must_use]
@@ -117,14 +137,42 @@ impl Bits {
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u8 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut folded = words.iter().fold(0, |sum, bytes| sum ^ u64::from_ne_bytes(*bytes));
-    for byte in rest {
-        folded ^= u64::from(*byte);
+    let mut folded = words.iter().fold(0, |sum, bytes| sum ^ u64::from_le_bytes(*bytes));
+    match bytes.last_chunk() {
+        // The last eight bytes, less those that were in the words: the lower ones.
+        Some(last) if !rest.is_empty() => folded ^= u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+        Some(_) => {}
+        None => folded = rest.iter().fold(0, |sum, byte| sum ^ u64::from(*byte)),
     }
-    folded ^= folded >> 32;
+    fold(folded)
+}
+
+/// Exclusive or of the eight bytes of a word.
+#[inline(always)]
+pub(super) fn fold(word: u64) -> u8 {
+    let mut folded = word ^ word >> 32;
     folded ^= folded >> 16;
     folded ^= folded >> 8;
     folded as u8
+}
+
+/// The upper-case hexadecimal digits of every checksum.
+const HEX: [[u8; 2]; 256] = {
+    let digits = b"0123456789ABCDEF";
+    let mut table = [[0; 2]; 256];
+    let mut value = 0;
+    while value < table.len() {
+        table[value] = [digits[value >> 4], digits[value & 15]];
+        value += 1;
+    }
+    table
+};
+
+/// The hexadecimal digits of a checksum as most write it, in capitals.
+#[inline(always)]
+#[must_use]
+pub fn upper_hex(checksum: u8) -> [u8; 2] {
+    HEX[usize::from(checksum)]
 }
 
 /// The value of two hexadecimal digits of either case.

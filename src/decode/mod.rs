@@ -4,6 +4,7 @@
 //! other, a TAG block on the line before, clocks inside the log, and the tally in which every sentence has one fate.
 
 pub mod armour;
+pub mod batch;
 pub mod clocks;
 pub mod event_time;
 pub mod line_time;
@@ -247,11 +248,7 @@ impl<F: FnMut(Accepted<'_>)> Step<'_, F> {
 
     #[cold]
     fn beside(&mut self, line: u64, context: &Context<'_>) -> Option<Timestamp> {
-        let zone = self.decoder.options.zone;
-        let found = match LineTime::find(context.before, zone) {
-            LineTime::Absent => LineTime::find(context.behind, zone),
-            found => found,
-        };
+        let found = time_beside(context, self.decoder.options.zone);
         if found == LineTime::NeedsZone {
             self.decoder.tally.note(Note::LocalTime, line);
         }
@@ -426,6 +423,14 @@ impl<F: FnMut(Accepted<'_>)> Visitor for Step<'_, F> {
             decoder.timekeeper.show(Clock::Previous, time);
         }
         decoder.waiting_tag = Some(raw.to_vec());
+    }
+}
+
+/// The time beside a sentence: before it, else behind it.
+fn time_beside(context: &Context<'_>, zone: Option<Zone>) -> LineTime {
+    match LineTime::find(context.before, zone) {
+        LineTime::Absent => LineTime::find(context.behind, zone),
+        found => found,
     }
 }
 

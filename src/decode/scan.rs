@@ -64,25 +64,94 @@ pub trait Visitor {
 pub fn scan(bytes: &[u8], line: &mut u64, step: u64, visitor: &mut impl Visitor) {
     let mut rest = bytes;
     while !rest.is_empty() {
-        let length = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
-        let text = &rest[..length];
-        let end = match &rest[length..] {
-            [b'\r', b'\n', ..] => 2,
-            [_, ..] => 1,
-            [] => 0,
+        let next = match usual_line(rest) {
+            Some((context, vdm, next)) => {
+                visitor.vdm(*line, &context, &vdm);
+                next
+            }
+            None => {
+                let (length, end) = first_line(rest);
+                any_line(&rest[..length], *line, visitor);
+                length + end
+            }
         };
-        rest = &rest[length + end..];
-        match whole_line(text) {
-            Some((context, vdm)) if text.len() <= MAX_LINE_BYTES => visitor.vdm(*line, &context, &vdm),
-            _ => parse_line(text, *line, visitor),
-        }
+        rest = &rest[next..];
         *line += step;
     }
 }
 
-/// Reads a line that is exactly one readable VDM or VDO sentence, with at most one TAG block before it.
+/// Length of the first line of a text, and of the end of that line: LF, CRLF, CR, or none at the end of the text.
+#[inline]
+pub(super) fn first_line(text: &[u8]) -> (usize, usize) {
+    let length = memchr::memchr2(b'\n', b'\r', text).unwrap_or(text.len());
+    let end = match &text[length..] {
+        [b'\r', b'\n', ..] => 2,
+        [_, ..] => 1,
+        [] => 0,
+    };
+    (length, end)
+}
+
+/// Checksum of what is the same in every usual sentence: `VDM,1,1,,` and the commas on either side of the payload, which
+/// cancel each other out.
+const AROUND: u8 = b'V' ^ b'D' ^ b'M' ^ b',' ^ b'1' ^ b',' ^ b'1' ^ b',' ^ b',';
+
+/// Reads the line at the start of a text if it is one as nearly every feed writes it: a whole message in one VDM sentence, behind
+/// at most a TAG block of source and time. Also tells where the next line begins. Its parts give each other's places, so
+/// nothing has to be searched for. Anything unusual gives `None`, and what [`whole_line`] reads must read alike.
 #[inline(always)]
-fn whole_line(line: &[u8]) -> Option<(Context<'_>, Vdm<'_>)> {
+pub(super) fn usual_line(text: &[u8]) -> Option<(Context<'_>, Vdm<'_>, usize)> {
+    let (tag, start) = match text {
+        [b'\\', ..] => {
+            let (tag, length) = tag::usual_block(text)?;
+            (Some(tag), length)
+        }
+        _ => (None, 0),
+    };
+    let (header, rest) = text[start..].split_first_chunk::<14>()?;
+    let [b'!', t1 @ b'A'..=b'Z', t2 @ b'A'..=b'Z', whole @ .., channel @ (b'A' | b'B'), b','] = header else {
+        return None;
+    };
+    if whole != b"VDM,1,1,," {
+        return None;
+    }
+    let (length, payload_checksum) = armour::legal_run(rest)?;
+    let (payload, rest) = rest.split_at(length);
+    let (tail, rest) = rest.split_first_chunk::<5>()?;
+    let [b',', fill @ b'0'..=b'5', b'*', digits @ ..] = tail else { return None };
+    let end = match rest {
+        [b'\n', ..] => 1,
+        [b'\r', b'\n', ..] => 2,
+        [b'\r', ..] => 1,
+        [] => 0,
+        _ => return None,
+    };
+    let next = text.len() - rest.len() + end;
+    let line = &text[..next - end];
+    // What stands in the header besides, and the commas around the payload.
+    let checksum = payload_checksum ^ t1 ^ t2 ^ channel ^ fill ^ AROUND;
+    if *digits != armour::upper_hex(checksum) || line.len() > MAX_LINE_BYTES {
+        return None;
+    }
+    let vdm =
+        Vdm { own_ship: false, total: 1, number: 1, sequence: None, channel: *channel, payload, fill: fill - b'0' };
+    Some((Context { raw: line, tag, before: &[], behind: &[], checksum }, vdm, next))
+}
+
+/// Reads a line that is not usual.
+fn any_line(text: &[u8], line: u64, visitor: &mut impl Visitor) {
+    match whole_line(text) {
+        Some((context, vdm)) => visitor.vdm(line, &context, &vdm),
+        None => parse_line(text, line, visitor),
+    }
+}
+
+/// Reads a line that is exactly one readable VDM or VDO sentence, with at most one TAG block before it.
+#[inline]
+pub(super) fn whole_line(line: &[u8]) -> Option<(Context<'_>, Vdm<'_>)> {
+    if line.len() > MAX_LINE_BYTES {
+        return None;
+    }
     let (tag, sentence) = match tag::block_at_start(line) {
         Some((content, length)) => (Some(Tag::parse(content)), &line[length..]),
         None => (None, line),
@@ -132,7 +201,7 @@ fn plain_fields(body: &[u8]) -> Option<Vdm<'_>> {
 
 /// Reads any line: finds its TAG blocks and sentences and reports each.
 #[cold]
-fn parse_line(line: &[u8], number: u64, visitor: &mut impl Visitor) {
+pub(super) fn parse_line(line: &[u8], number: u64, visitor: &mut impl Visitor) {
     if line.len() > MAX_LINE_BYTES {
         return visitor.reject(number, Reject::LineTooLong);
     }
@@ -360,6 +429,39 @@ mod tests {
             assert_eq!(scanned(format!("{PLAIN}{end}{PLAIN}").as_bytes()), expected, "{end:?}");
         }
         assert_eq!(scanned(b"\n\n"), ["1 blank_line", "2 blank_line"]);
+    }
+
+    #[test]
+    fn a_usual_line_is_read_as_any_whole_line_is() {
+        let tagged = format!("\\s:r1,c:1700000043*{:02X}\\{PLAIN}", armour::checksum(b"s:r1,c:1700000043"));
+        let mut usual = 0;
+        for line in [PLAIN, &tagged] {
+            // Every byte in every place, with the line end and the next line behind it, and nothing.
+            for (place, end) in (0..line.len()).flat_map(|place| ["\n", "\r\n", "\r", ""].map(|end| (place, end))) {
+                for byte in 0..=255 {
+                    let mut text = line.as_bytes().to_vec();
+                    text[place] = byte;
+                    // Damage that its checksums do not show.
+                    let star = text.len() - 3;
+                    let start = text.iter().rposition(|byte| *byte == b'!').unwrap_or(0);
+                    if start < star {
+                        let sum = armour::upper_hex(armour::checksum(&text[start + 1..star]));
+                        text[star + 1..].copy_from_slice(&sum);
+                    }
+                    text.extend_from_slice(end.as_bytes());
+                    text.extend_from_slice(if end.is_empty() { b"" } else { b"!AIVDM,1,1" });
+                    let Some((context, vdm, next)) = usual_line(&text) else { continue };
+                    usual += 1;
+                    let (length, end) = first_line(&text);
+                    assert_eq!(next, length + end);
+                    let (other, other_vdm) = whole_line(&text[..length]).unwrap();
+                    assert_eq!(vdm, other_vdm);
+                    let all = |context: &Context<'_>| format!("{context:?}");
+                    assert_eq!(all(&context), all(&other));
+                }
+            }
+        }
+        assert!(usual > 5_000, "{usual}");
     }
 
     #[test]

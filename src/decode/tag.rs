@@ -87,6 +87,52 @@ fn for_each_comma(text: &[u8], mut found: impl FnMut(usize)) {
     }
 }
 
+/// How many bytes at the start of a text are certain to be of one value, and their checksum: none of them ends a TAG block or
+/// its line, or parts its fields. `None` where the text ends too early to tell.
+#[inline(always)]
+fn value_run(text: &[u8]) -> Option<(usize, u8)> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let (mut length, mut folded) = (0, 0);
+    loop {
+        // The first byte in the highest.
+        let word = u64::from_be_bytes(*text.get(length..)?.first_chunk()?);
+        // Line ends, `!`, `$` and the comma are at most a comma. No sum carries into the neighbour, as in `armour`.
+        let low = word & !HIGHS;
+        let above_comma = low + ONES * (0x80 - (b',' as u64 + 1));
+        let no_backslash = (low ^ (ONES * b'\\' as u64)) + ONES * 0x7f;
+        let stops = (word | !above_comma | !no_backslash) & HIGHS;
+        if stops != 0 {
+            let before = stops.leading_zeros() / 8;
+            folded ^= word >> 8 >> (56 - 8 * before);
+            return Some((length + before as usize, armour::fold(folded)));
+        }
+        folded ^= word;
+        length += 8;
+    }
+}
+
+/// Checksum of what stands around the two values of a usual block.
+const AROUND: u8 = b's' ^ b':' ^ b',' ^ b'c' ^ b':';
+
+/// Reads a TAG block at the start of a text if it is one as most feeds write it, `\s:source,c:1777593600*7A\` with a right
+/// checksum. Returns it with its length. Anything else gives `None`.
+#[inline(always)]
+#[must_use]
+pub(super) fn usual_block(text: &[u8]) -> Option<(Tag<'_>, usize)> {
+    let [b'\\', b's', b':', rest @ ..] = text else { return None };
+    let (length, source_checksum) = value_run(rest)?;
+    let (source, rest) = rest.split_at(length);
+    let (behind, _) = rest.split_first_chunk::<17>()?;
+    let [b',', b'c', b':', digits @ .., b'*', high, low, b'\\'] = behind else { return None };
+    let time = Timestamp::from_ten_digits(digits)?;
+    let [eight @ .., tens, ones] = digits;
+    let checksum = source_checksum ^ armour::fold(u64::from_be_bytes(*eight)) ^ tens ^ ones ^ AROUND;
+    let tag = Tag { time: Some(time), source: Some(source), group: None, bad_checksums: 0 };
+    // Three characters before the source, seventeen behind it.
+    (armour::upper_hex(checksum) == [*high, *low] && !source.is_empty()).then_some((tag, length + 20))
+}
+
 /// Finds a TAG block at the start of a text and returns its content and the length of the whole block, backslashes
 /// included. A backslash that opens no block, such as one in a path, gives `None`.
 #[inline]

@@ -143,6 +143,15 @@ impl Count {
         }
         self.number += 1;
     }
+
+    /// Adds a count of lines that come after `lines_before` others.
+    fn add(&mut self, other: Self, lines_before: u64) {
+        if other.number > 0 {
+            let first = lines_before + other.first;
+            self.first = if self.number == 0 { first } else { self.first.min(first) };
+            self.number += other.number;
+        }
+    }
 }
 
 /// The counts of one partition.
@@ -177,6 +186,18 @@ impl Tally {
     #[inline]
     pub fn note(&mut self, kind: Note, line: u64) {
         self.notes[kind as usize].raise(line);
+    }
+
+    /// Adds the tally of a piece of the partition that begins after `lines_before` lines.
+    pub fn add(&mut self, piece: &Self, lines_before: u64) {
+        self.items += piece.items;
+        self.lines += piece.lines;
+        self.accepted += piece.accepted;
+        self.parts += piece.parts;
+        let Self { rejected, ignored, notes, .. } = self;
+        let mine = rejected.iter_mut().chain(ignored).chain(notes);
+        let theirs = piece.rejected.iter().chain(&piece.ignored).chain(&piece.notes);
+        mine.zip(theirs).for_each(|(mine, theirs)| mine.add(*theirs, lines_before));
     }
 
     /// How many were rejected as this kind.

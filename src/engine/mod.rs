@@ -74,6 +74,28 @@ pub struct ClosedWindow {
     pub start: i64,
     /// The aggregates by cell, ascending; never empty.
     pub cells: Vec<(Cell, Aggregate)>,
+    /// Whether nothing of the window came before: a large one may come in pieces.
+    pub begins: bool,
+}
+
+/// A finished window whose cells are in no order yet: ordering them needs nothing of the engine.
+#[derive(Debug)]
+pub struct DueWindow {
+    start: i64,
+    cells: Pane,
+}
+
+impl DueWindow {
+    /// Puts its cells in order.
+    #[must_use]
+    pub fn in_order(self) -> ClosedWindow {
+        let mut cells: Vec<(Cell, Aggregate)> = self.cells.into_iter().collect();
+        // What is sorted is which comes where: an aggregate is large.
+        let mut order: Vec<(Cell, usize)> = cells.iter().enumerate().map(|(place, (cell, _))| (*cell, place)).collect();
+        order.sort_unstable();
+        let cells = order.iter().map(|(cell, place)| (*cell, std::mem::take(&mut cells[*place].1))).collect();
+        ClosedWindow { start: self.start, cells, begins: true }
+    }
 }
 
 type Pane = HashMap<Cell, Aggregate>;
@@ -85,6 +107,9 @@ const PANE_BYTES: usize = 96;
 fn bytes_of(pane: &Pane) -> usize {
     pane.allocation_size() + PANE_BYTES
 }
+
+/// From how many cells on a pane is taken for one like the others.
+const LEAST_USUAL_CELLS: usize = 28;
 
 /// What holds for every report of one pane, worked out once.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +136,8 @@ pub struct Engine {
     /// The pane of the last report, kept out of the map since the next report most likely falls into it too.
     current: Pane,
     current_facts: Option<PaneFacts>,
+    /// How many cells a pane has, by those of late.
+    usual_cells: usize,
     /// What was added to single windows, by window start: reports that were late for a sibling window.
     direct: BTreeMap<i64, Pane>,
     /// Windows that start below this have been emitted.
@@ -136,6 +163,7 @@ impl Engine {
             panes: BTreeMap::new(),
             current: Pane::new(),
             current_facts: None,
+            usual_cells: 0,
             direct: BTreeMap::new(),
             closed_below: i64::MIN,
             reopened: 0,
@@ -195,6 +223,9 @@ impl Engine {
         self.pairs.added += facts.selected;
         self.pairs.outside += facts.unselected;
         if facts.selected > 0 {
+            if self.current.len() == self.current.capacity() {
+                self.make_room();
+            }
             self.vessel_bytes += self.current.entry(event.cell).or_default().add(event.mmsi, event.sog);
         }
         false
@@ -203,8 +234,8 @@ impl Engine {
     /// Makes the pane of an instant the current one.
     #[cold]
     fn turn_to_pane_of(&mut self, seconds: i64) -> PaneFacts {
-        self.park_current();
         let start = self.spec.pane_of(seconds);
+        self.park_current();
         if let Some(pane) = self.panes.remove(&start) {
             self.parked_bytes -= bytes_of(&pane);
             self.current = pane;
@@ -230,6 +261,7 @@ impl Engine {
     }
 
     fn park_current(&mut self) {
+        self.usual_cells = self.current.len().max(self.usual_cells - self.usual_cells / 8);
         if let Some(facts) = self.current_facts.take()
             && !self.current.is_empty()
         {
@@ -237,6 +269,16 @@ impl Engine {
             self.parked_bytes += bytes;
             self.largest_pane = self.largest_pane.max(bytes);
             self.panes.insert(facts.start, std::mem::take(&mut self.current));
+        }
+    }
+
+    /// Lets a pane that is full grow to the usual size at once. One with a few cells may be that of a wrong clock, and
+    /// stay small.
+    #[cold]
+    fn make_room(&mut self) {
+        let cells = self.current.len();
+        if cells >= LEAST_USUAL_CELLS {
+            self.current.reserve(self.usual_cells.saturating_sub(cells));
         }
     }
 
@@ -271,19 +313,27 @@ impl Engine {
     ///
     /// Those of `emit`.
     pub fn close<E>(&mut self, bound: i64, mut emit: impl FnMut(ClosedWindow) -> Result<(), E>) -> Result<(), E> {
-        if bound == clock::NO_WATERMARK {
-            return Ok(());
+        while let Some(window) = self.take_due(bound) {
+            emit(window.in_order())?;
         }
-        // The usual call closes nothing: find that out before the current pane is touched.
+        Ok(())
+    }
+
+    /// Takes the earliest window that holds something, if it ends at or before `bound`: it counts as emitted.
+    pub fn take_due(&mut self, bound: i64) -> Option<DueWindow> {
+        if bound == clock::NO_WATERMARK {
+            return None;
+        }
+        // The usual call finds nothing: that is known before the current pane is touched.
         while let Some(start) = self.next_window()
             && start + self.spec.length() <= bound
         {
-            let cells = self.take(start);
-            if !cells.is_empty() {
-                emit(ClosedWindow { start, cells })?;
+            let window = self.take(start);
+            if !window.cells.is_empty() {
+                return Some(window);
             }
         }
-        Ok(())
+        None
     }
 
     /// Emits every window that is left.
@@ -308,10 +358,10 @@ impl Engine {
         drained
     }
 
-    /// Takes what it holds of a window that is to be emitted, none before it being left: its cells in order.
-    pub fn take(&mut self, start: i64) -> Vec<(Cell, Aggregate)> {
+    /// Takes what it holds of a window that is to be emitted, which may be nothing. None before it must be left.
+    pub fn take(&mut self, start: i64) -> DueWindow {
         self.park_current();
-        self.combine(start)
+        DueWindow { start, cells: self.combine(start) }
     }
 
     /// Start of the earliest window that is not emitted and holds something.
@@ -324,8 +374,8 @@ impl Engine {
         through_pane.into_iter().chain(direct).min()
     }
 
-    /// Takes the aggregates of one window, ordered by cell; none if the run is not about it.
-    fn combine(&mut self, start: i64) -> Vec<(Cell, Aggregate)> {
+    /// Takes the aggregates of one window; none if the run is not about it.
+    fn combine(&mut self, start: i64) -> Pane {
         let end = start + self.spec.length();
         let next = start + self.spec.slide();
         let selected = self.selection.holds_window(start, end);
@@ -353,9 +403,7 @@ impl Engine {
             }
         }
         self.closed_below = next;
-        let mut cells: Vec<(Cell, Aggregate)> = window.into_iter().collect();
-        cells.sort_unstable_by_key(|(cell, _)| *cell);
-        cells
+        window
     }
 
     /// Takes a pane that leaves out of the accounts.

@@ -34,7 +34,7 @@ pub struct RowWriter<W: Write> {
 }
 
 enum Writer<W: Write> {
-    Csv(Box<csv::Writer<W>>),
+    Csv(CsvText<W>),
     Json(W),
     Ndjson(W),
     Table(W),
@@ -63,7 +63,7 @@ impl<W: Write> RowWriter<W> {
     /// A writer. With `utc`, window starts are RFC 3339 instead of epoch seconds.
     pub fn new(out: W, form: Form, utc: bool) -> Self {
         let writer = match form {
-            Form::Csv => Writer::Csv(Box::new(csv::WriterBuilder::new().buffer_capacity(64 * 1024).from_writer(out))),
+            Form::Csv => Writer::Csv(CsvText { out, text: Vec::with_capacity(CSV_BUFFER_BYTES) }),
             Form::Json => Writer::Json(out),
             Form::Ndjson => Writer::Ndjson(out),
             Form::Table => Writer::Table(out),
@@ -74,7 +74,7 @@ impl<W: Write> RowWriter<W> {
     /// What it writes to.
     pub fn get_ref(&self) -> &W {
         match &self.writer {
-            Writer::Csv(csv) => csv.get_ref(),
+            Writer::Csv(csv) => &csv.out,
             Writer::Json(out) | Writer::Ndjson(out) | Writer::Table(out) => out,
         }
     }
@@ -91,13 +91,7 @@ impl<W: Write> RowWriter<W> {
         self.begin()?;
         let utc = self.utc;
         match &mut self.writer {
-            Writer::Csv(csv) => {
-                let mut record = csv::ByteRecord::with_capacity(128, COLUMNS.len());
-                rows.iter().try_for_each(|row| {
-                    fill_record(&mut record, row, utc);
-                    Ok(csv.write_byte_record(&record)?)
-                })
-            }
+            Writer::Csv(csv) => rows.iter().try_for_each(|row| csv.push(row, utc)),
             Writer::Ndjson(out) => rows.iter().try_for_each(|row| {
                 serde_json::to_writer(&mut *out, &json_row(row, utc))?;
                 out.write_all(b"\n")
@@ -120,7 +114,8 @@ impl<W: Write> RowWriter<W> {
         if let Writer::Csv(csv) = &mut self.writer
             && !self.begun
         {
-            csv.write_record(COLUMNS)?;
+            csv.text.extend_from_slice(COLUMNS.join(",").as_bytes());
+            csv.text.push(b'\n');
             self.begun = true;
         }
         Ok(())
@@ -133,7 +128,10 @@ impl<W: Write> RowWriter<W> {
     /// Those of the underlying writer.
     pub fn flush(&mut self) -> io::Result<()> {
         match &mut self.writer {
-            Writer::Csv(csv) => csv.flush(),
+            Writer::Csv(csv) => {
+                csv.hand_on()?;
+                csv.out.flush()
+            }
             Writer::Json(out) | Writer::Ndjson(out) | Writer::Table(out) => out.flush(),
         }
     }
@@ -146,7 +144,10 @@ impl<W: Write> RowWriter<W> {
     pub fn finish(mut self) -> io::Result<W> {
         self.begin()?;
         match self.writer {
-            Writer::Csv(csv) => csv.into_inner().map_err(csv::IntoInnerError::into_error),
+            Writer::Csv(mut csv) => {
+                csv.hand_on()?;
+                Ok(csv.out)
+            }
             Writer::Json(mut out) => {
                 out.write_all(if self.begun { b"\n]\n" } else { b"[]\n" })?;
                 Ok(out)
@@ -164,48 +165,72 @@ fn average(row: &Row) -> String {
     row.average().map(|average| average.to_string()).unwrap_or_default()
 }
 
-/// The columns as bytes. A result may have more rows than the input has reports of a vessel, so this makes no strings.
-fn fill_record(record: &mut csv::ByteRecord, row: &Row, utc: bool) {
-    let mut digits = itoa::Buffer::new();
-    record.clear();
-    record.push_field(row.cell.text().as_ref());
-    if utc {
-        record.push_field(seconds_to_rfc3339(row.window_start).as_bytes());
-    } else {
-        record.push_field(digits.format(row.window_start).as_bytes());
+/// How much text is gathered before it is written.
+const CSV_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Rows as CSV. No column can hold a comma, a quote or a line end, so none is ever quoted.
+struct CsvText<W: Write> {
+    out: W,
+    text: Vec<u8>,
+}
+
+impl<W: Write> CsvText<W> {
+    /// Adds a row. A result may have more rows than the input has vessels, so this makes no strings.
+    fn push(&mut self, row: &Row, utc: bool) -> io::Result<()> {
+        push_columns(&mut self.text, row, utc);
+        if self.text.len() >= CSV_BUFFER_BYTES { self.hand_on() } else { Ok(()) }
     }
-    record.push_field(digits.format(row.count).as_bytes());
-    match row.vessels {
-        Some(vessels) => record.push_field(digits.format(vessels).as_bytes()),
-        None => record.push_field(b""),
-    }
-    push_decimal(record, u128::from(row.sog_sum.0), 1);
-    record.push_field(digits.format(row.sog_missing).as_bytes());
-    match row.average() {
-        Some(average) => push_decimal(record, average.hundredths(), 2),
-        None => record.push_field(b""),
+
+    fn hand_on(&mut self) -> io::Result<()> {
+        let written = self.out.write_all(&self.text);
+        self.text.clear();
+        written
     }
 }
 
-/// Pushes an integer of 10^-`places` as a decimal of so many places, 1 or 2.
-fn push_decimal(record: &mut csv::ByteRecord, value: u128, places: usize) {
-    let scale = 10_u128.pow(places as u32);
-    let mut digits = itoa::Buffer::new();
-    // An average of u64 sums has at most 21 digits and its point; a sum has one less.
-    let mut text = [b'0'; 24];
-    let whole = match u64::try_from(value / scale) {
-        Ok(whole) => digits.format(whole),
-        Err(_) => digits.format(value / scale),
-    };
-    let length = whole.len() + 1 + places;
-    text[..whole.len()].copy_from_slice(whole.as_bytes());
-    text[whole.len()] = b'.';
-    let mut rest = (value % scale) as u8;
-    for place in (whole.len() + 1..length).rev() {
-        text[place] = b'0' + rest % 10;
-        rest /= 10;
+fn push_columns(text: &mut Vec<u8>, row: &Row, utc: bool) {
+    text.extend_from_slice(row.cell.text().as_ref());
+    text.push(b',');
+    if utc {
+        text.extend_from_slice(seconds_to_rfc3339(row.window_start).as_bytes());
+    } else {
+        text.extend_from_slice(itoa::Buffer::new().format(row.window_start).as_bytes());
     }
-    record.push_field(&text[..length]);
+    text.push(b',');
+    push_number(text, row.count);
+    text.push(b',');
+    if let Some(vessels) = row.vessels {
+        push_number(text, vessels);
+    }
+    text.push(b',');
+    push_number(text, row.sog_sum.0 / 10);
+    text.extend_from_slice(&[b'.', digit(row.sog_sum.0 % 10), b',']);
+    push_number(text, row.sog_missing);
+    text.push(b',');
+    if let Some(average) = row.average() {
+        let hundredths = average.hundredths();
+        let (whole, rest) = match u64::try_from(hundredths) {
+            Ok(hundredths) => (hundredths / 100, hundredths % 100),
+            // An average is at most a sum of 64 bits in tenths, so its whole knots fit.
+            Err(_) => ((hundredths / 100) as u64, (hundredths % 100) as u64),
+        };
+        push_number(text, whole);
+        text.extend_from_slice(&[b'.', digit(rest / 10), digit(rest % 10)]);
+    }
+    text.push(b'\n');
+}
+
+fn digit(value: u64) -> u8 {
+    b'0' + value as u8
+}
+
+/// Most numbers of a row have one digit.
+fn push_number(text: &mut Vec<u8>, number: u64) {
+    if number < 10 {
+        text.push(digit(number));
+    } else {
+        text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
 }
 
 fn columns(row: &Row, utc: bool) -> [String; 7] {
@@ -276,9 +301,11 @@ mod tests {
                     sog_missing: count.min(1),
                 };
                 for utc in [false, true] {
-                    let mut record = csv::ByteRecord::new();
-                    fill_record(&mut record, &row, utc);
-                    assert_eq!(record, csv::ByteRecord::from(columns(&row, utc).to_vec()), "{row:?}");
+                    let mut text = Vec::new();
+                    push_columns(&mut text, &row, utc);
+                    let mut by_the_crate = csv::Writer::from_writer(Vec::new());
+                    by_the_crate.write_record(columns(&row, utc)).unwrap();
+                    assert_eq!(text, by_the_crate.into_inner().unwrap(), "{row:?}");
                 }
             }
         }

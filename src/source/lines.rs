@@ -23,8 +23,8 @@ impl LineChunks {
     /// Chunks of about `chunk_bytes`.
     #[must_use]
     pub fn new(content: Content, chunk_bytes: usize) -> Self {
-        let chunk_bytes = chunk_bytes.max(1);
-        let room = vec![0; chunk_bytes];
+        // Room comes with the first chunk: whoever takes chunks brings some that was used before.
+        let (chunk_bytes, room) = (chunk_bytes.max(1), Vec::new());
         Self { content, chunk_bytes, room, filled: 0, given: 0, in_endless_line: false, at_end: false }
     }
 
@@ -53,6 +53,35 @@ impl LineChunks {
             };
             return Ok(if self.given == 0 { Chunk::End } else { Chunk::Lines(&self.room[..self.given]) });
         }
+    }
+
+    /// The same chunk in a buffer of its own, for which `buffer` is taken in exchange; how long it is. What lies behind it
+    /// there means nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Content::read`].
+    pub fn take_chunk(&mut self, buffer: &mut Vec<u8>) -> Result<usize, SourceError> {
+        if self.room.is_empty() {
+            std::mem::swap(&mut self.room, buffer);
+        }
+        self.next_chunk()?;
+        let length = std::mem::take(&mut self.given);
+        if self.filled == length {
+            // No line is cut, so there is nothing to keep.
+            self.filled = 0;
+            *buffer = std::mem::take(&mut self.room);
+            return Ok(length);
+        }
+        let cut_line = &self.room[length..self.filled];
+        self.filled = cut_line.len();
+        // Room is made once, since that fills it with zeros.
+        if buffer.len() < self.filled.max(self.chunk_bytes) {
+            buffer.resize(self.filled.max(self.chunk_bytes), 0);
+        }
+        buffer[..self.filled].copy_from_slice(cut_line);
+        std::mem::swap(&mut self.room, buffer);
+        Ok(length)
     }
 
     /// Just behind the last line end that is there. A CR in the last place does not count before the end of the input,

@@ -3,7 +3,6 @@
 //! A source gives chunks of whole lines, or records; it never looks into a sentence and knows nothing of cells. A further
 //! source is one variant of [`Input`] and one file beside this one.
 
-pub mod ahead;
 pub mod content;
 pub mod event;
 pub mod failed_batch;
@@ -24,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decode::Record;
 use crate::sink::late;
-use ahead::ReadAhead;
 use content::Content;
 use event::EventRecords;
 use failed_batch::EnclosedBatch;
@@ -326,7 +324,6 @@ enum Form {
     Lines(Box<LineChunks>),
     Event(Box<EventRecords>),
     Records(Box<RecordQueue>),
-    Ahead(Box<ReadAhead>),
     /// Late side-output of a run: what it holds has been read once before.
     LateFile(Box<Content>),
 }
@@ -371,13 +368,6 @@ impl Reader {
         let counted = CountedRead { inner: stored, bytes: Arc::clone(&stored_bytes) };
         let form = form(Content::open(name.clone(), counted, digest)?)?;
         Ok(Self { name, form, stored_bytes, identity: None })
-    }
-
-    /// The same reader, driven by a thread of its own.
-    #[must_use]
-    pub fn read_ahead(self) -> Self {
-        let (name, stored_bytes) = (self.name.clone(), Arc::clone(&self.stored_bytes));
-        Self { name, form: Form::Ahead(Box::new(ReadAhead::start(self))), stored_bytes, identity: None }
     }
 
     /// Whether it gives records rather than lines.
@@ -438,8 +428,20 @@ impl Reader {
             Form::Lines(lines) => lines.next_chunk(),
             Form::Event(records) => Ok(records.next_chunk()),
             Form::Records(queue) => queue.next_chunk(),
-            Form::Ahead(ahead) => ahead.next_chunk(),
             Form::LateFile(_) => Ok(Chunk::End),
+        }
+    }
+
+    /// The next chunk of a reader that gives lines, in a buffer of its own, for which `buffer` is taken in exchange: how long
+    /// it is, 0 at the end. After that it must not be called again.
+    ///
+    /// # Errors
+    ///
+    /// Where the input breaks off.
+    pub fn take_lines(&mut self, buffer: &mut Vec<u8>) -> Result<usize, SourceError> {
+        match &mut self.form {
+            Form::Lines(lines) => lines.take_chunk(buffer),
+            Form::Event(_) | Form::Records(_) | Form::LateFile(_) => Ok(0),
         }
     }
 
@@ -462,7 +464,6 @@ impl Reader {
             Form::Lines(lines) => lines.content(),
             Form::Event(records) => records.content(),
             Form::Records(queue) => return queue.outcome(),
-            Form::Ahead(ahead) => return ahead.outcome(),
             Form::LateFile(content) => {
                 let warning =
                     format!("{} is late side-output and no log: it was passed over; 'reconcile' adds it", self.name);

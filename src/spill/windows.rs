@@ -1,13 +1,15 @@
 //! The window engine with as much memory as it is given, and a disk.
 
 use std::io::{self, BufRead};
+use std::iter::Peekable;
+use std::vec;
 
 use super::runs::{Record, RunWriter, Runs, array, difference, number, put_difference, put_number};
 use super::{SpillError, Spilled};
 use crate::aggregate::{Aggregate, Vessels};
 use crate::cell::Cell;
 use crate::engine::clock::NO_WATERMARK;
-use crate::engine::{ClosedWindow, Engine, Event, Pairs};
+use crate::engine::{ClosedWindow, DueWindow, Engine, Event, Pairs};
 
 /// How many cells of a window are handed on at once where a part of it was on disk: a window need not fit into memory.
 const CELLS_AT_ONCE: usize = 4_096;
@@ -18,6 +20,8 @@ pub struct SpillingEngine {
     /// Bytes that the engine may take.
     budget: u64,
     runs: Runs<WindowCell>,
+    /// The window that is being emitted, if a part of it is on disk.
+    merging: Option<Merging>,
     /// What went wrong between two calls that could tell.
     failure: Option<SpillError>,
 }
@@ -26,7 +30,7 @@ impl SpillingEngine {
     /// An engine that takes `budget` bytes, or little more.
     #[must_use]
     pub fn new(engine: Engine, budget: u64) -> Self {
-        Self { engine, budget, runs: Runs::default(), failure: None }
+        Self { engine, budget, runs: Runs::default(), merging: None, failure: None }
     }
 
     /// See [`Engine::pairs`].
@@ -77,63 +81,94 @@ impl SpillingEngine {
         }
         let mut writer = RunWriter::new()?;
         self.engine.drain(|window| {
-            let ClosedWindow { start, cells } = window;
+            let ClosedWindow { start, cells, .. } = window;
             cells.into_iter().try_for_each(|(cell, aggregate)| writer.write(&WindowCell { start, cell, aggregate }))
         })?;
         self.runs.push(writer)
     }
 
-    /// See [`Engine::close`]. A window that was on disk may come in several pieces, in the order of its cells.
+    /// See [`Engine::take_due`]. A window that was on disk may come in several pieces, in the order of its cells.
     ///
     /// # Errors
     ///
-    /// Those of `emit`, and where the disk fails.
-    pub fn close<E: From<SpillError>>(
-        &mut self,
-        bound: i64,
-        mut emit: impl FnMut(ClosedWindow) -> Result<(), E>,
-    ) -> Result<(), E> {
+    /// Where the disk fails.
+    pub fn take_due(&mut self, bound: i64) -> Result<Option<Due>, SpillError> {
         if let Some(failure) = self.failure.take() {
-            return Err(failure.into());
+            return Err(failure);
         }
-        if self.runs.is_empty() {
-            return self.engine.close(bound, emit);
+        loop {
+            if let Some(piece) = self.next_piece()? {
+                return Ok(Some(Due::Piece(piece)));
+            }
+            let Some((on_disk, _)) = self.runs.next_key() else {
+                return Ok(self.engine.take_due(bound).map(Due::Window));
+            };
+            let start = self.engine.next_window().map_or(on_disk, |in_memory| in_memory.min(on_disk));
+            if bound == NO_WATERMARK || start + self.engine.spec().length() > bound {
+                return Ok(None);
+            }
+            let held = self.engine.take(start).in_order().cells.into_iter().peekable();
+            self.merging = Some(Merging { start, held, begins: true });
         }
-        if bound == NO_WATERMARK {
-            return Ok(());
-        }
-        let on_disk = |runs: &Runs<WindowCell>| runs.next_key().map(|(start, _)| start);
-        while let Some(start) = self.engine.next_window().into_iter().chain(on_disk(&self.runs)).min()
-            && start + self.engine.spec().length() <= bound
-        {
-            let mut held = self.engine.take(start).into_iter().peekable();
-            let mut cells = Vec::new();
-            loop {
-                let in_memory = held.peek().map(|(cell, _)| *cell);
-                let on_disk =
-                    self.runs.next_key().filter(|(of, _)| *of == start).map(|(_, bits)| Cell::from_bits(bits));
-                let Some(cell) = in_memory.into_iter().chain(on_disk).min() else { break };
-                let in_memory = held.next_if(|(of, _)| *of == cell).map(|(_, aggregate)| aggregate);
-                let on_disk = if on_disk == Some(cell) { self.runs.next()? } else { None };
-                let aggregate = match (in_memory, on_disk.map(|record| record.aggregate)) {
-                    (Some(mut aggregate), Some(more)) => {
-                        aggregate.merge(&more);
-                        aggregate
-                    }
-                    (Some(aggregate), None) | (None, Some(aggregate)) => aggregate,
-                    // The least cell came from one of the two.
-                    (None, None) => break,
-                };
-                cells.push((cell, aggregate));
-                if cells.len() == CELLS_AT_ONCE {
-                    emit(ClosedWindow { start, cells: std::mem::take(&mut cells) })?;
+    }
+
+    /// The next cells of the window that is being emitted.
+    fn next_piece(&mut self) -> Result<Option<ClosedWindow>, SpillError> {
+        let Some(Merging { start, held, begins }) = &mut self.merging else { return Ok(None) };
+        let start = *start;
+        let mut cells = Vec::new();
+        while cells.len() < CELLS_AT_ONCE {
+            let in_memory = held.peek().map(|(cell, _)| *cell);
+            let on_disk = self.runs.next_key().filter(|(of, _)| *of == start).map(|(_, bits)| Cell::from_bits(bits));
+            let Some(cell) = in_memory.into_iter().chain(on_disk).min() else { break };
+            let in_memory = held.next_if(|(of, _)| *of == cell).map(|(_, aggregate)| aggregate);
+            let on_disk = if on_disk == Some(cell) { self.runs.next()? } else { None };
+            let aggregate = match (in_memory, on_disk.map(|record| record.aggregate)) {
+                (Some(mut aggregate), Some(more)) => {
+                    aggregate.merge(&more);
+                    aggregate
                 }
-            }
-            if !cells.is_empty() {
-                emit(ClosedWindow { start, cells })?;
-            }
+                (Some(aggregate), None) | (None, Some(aggregate)) => aggregate,
+                // The least cell came from one of the two.
+                (None, None) => break,
+            };
+            cells.push((cell, aggregate));
         }
-        Ok(())
+        let begins = std::mem::replace(begins, false);
+        if cells.is_empty() {
+            self.merging = None;
+            return Ok(None);
+        }
+        Ok(Some(ClosedWindow { start, cells, begins }))
+    }
+}
+
+/// A window of which a part was on disk.
+struct Merging {
+    start: i64,
+    /// What memory holds of it.
+    held: Peekable<vec::IntoIter<(Cell, Aggregate)>>,
+    /// Whether nothing of it has been given yet.
+    begins: bool,
+}
+
+/// What is to be emitted next.
+#[derive(Debug)]
+pub enum Due {
+    /// A window.
+    Window(DueWindow),
+    /// Cells of one that was on disk.
+    Piece(ClosedWindow),
+}
+
+impl Due {
+    /// Puts the cells in order.
+    #[must_use]
+    pub fn in_order(self) -> ClosedWindow {
+        match self {
+            Self::Window(window) => window.in_order(),
+            Self::Piece(piece) => piece,
+        }
     }
 }
 
@@ -235,14 +270,18 @@ mod tests {
             };
             unlimited.finish(emit).unwrap();
             assert_eq!(unlimited.footprint(), 0, "every byte is taken out of the accounts again");
-            let (mut found, mut pieces) = (Vec::new(), 0);
-            let emit = |window: ClosedWindow| {
+            let (mut found, mut pieces) = (Vec::new(), 0_u64);
+            let (mut begun, mut last) = (0, None);
+            while let Some(due) = limited.take_due(i64::MAX).unwrap() {
+                let window = due.in_order();
                 assert!(window.cells.len() <= CELLS_AT_ONCE);
+                assert_eq!(window.begins, last != Some(window.start));
+                last = Some(window.start);
+                begun += u64::from(window.begins);
                 pieces += 1;
                 found.extend(flat(&window));
-                Ok::<(), SpillError>(())
-            };
-            limited.close(i64::MAX, emit).unwrap();
+            }
+            assert!(begun < pieces);
             assert!(limited.spilled().runs > 20 && pieces > 4, "{:?}, {pieces} pieces", limited.spilled());
             assert!(found == expected, "{} rows for {}", found.len(), expected.len());
         }
