@@ -373,7 +373,7 @@ impl Run<'_> {
     fn furthest_behind(&mut self) -> Option<usize> {
         let standings = (0..self.states.len()).filter_map(|place| Some((self.standing(place)?, place)));
         let (standing, place) = standings.min()?;
-        if standing > i64::MIN && standing < i64::MAX {
+        if standing > i64::MIN && matches!(self.states[place], State::Open(_)) {
             self.reached = Some(Timestamp::from_nanos(standing));
         }
         Some(place)

@@ -701,3 +701,84 @@ fn a_repair_sets_exactly_the_windows_that_failed_batches_left_wrong() {
 fn table_key(scene: &Scene, record: &(Put, Place)) -> (String, i64) {
     sums(&scene.of_file(std::slice::from_ref(&record.0), &[])).into_keys().next().unwrap()
 }
+
+#[test]
+fn a_batch_that_begins_with_what_cannot_be_unpacked_is_still_read() {
+    let (scene, start) = (Scene::new(), start());
+    let stream = Stream::start("ais", 1);
+    let poison = Put { key: 0, arrival_ms: (start + 5) * 1000, data: gzip(b"cut off")[..12].to_vec() };
+    let records = [vec![poison], traffic(start, 1)].concat();
+    let places = stream.put(&records);
+    let batch: Vec<(Put, Place)> = records.iter().cloned().zip(places).collect();
+    let path = scene.write("poison.json", document(&stream, &batch).to_string());
+    let ran = scene.run(stream.port(), &["kinesis", "ais", "--failed-batch", text(&path), "--format", "csv"]);
+    assert_eq!((ran.status, ran.stdout), (0, scene.of_file(&records[1..], &[])), "{}", ran.stderr);
+    let alone = scene.write("alone.json", document(&stream, &batch[..1]).to_string());
+    let ran = scene.run(stream.port(), &["kinesis", "ais", "--failed-batch", text(&alone)]);
+    assert!(ran.status == 1 && !ran.stderr.contains("no longer holds"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_came_late_is_in_a_repair_and_is_not_reconciled_on_top() {
+    let (scene, start) = (Scene::new(), start());
+    let stream = Stream::start("ais", 1);
+    let straggler = put(3, start + 20);
+    let records = [traffic(start, 5), vec![straggler.clone()], traffic(start + 300, 5)].concat();
+    let places = stream.put(&records);
+    let table = Server::with_table(TABLE);
+    let run = |arguments: &[&str]| scene.run_with_table(stream.port(), table.port(), arguments);
+    let late = scene.path("late.ndjson");
+    let range = Range::new(start, start + 480);
+    assert_eq!(run(&range.read(&["--to", TO, "--late", text(&late)])).status, 0);
+    // Half windows must not replace whole ones, whatever the range says.
+    let half = run(&range.read(&["--to", TO, "--write", "replace"]));
+    assert!(half.status == 2 && half.stderr.contains("--lateness unbounded"), "{}", half.stderr);
+    let both: Vec<(Put, Place)> = records.iter().cloned().zip(places).collect();
+    let path = scene.write("letter.json", document(&stream, &both[..30]).to_string());
+    let repair = ["kinesis", "ais", "--failed-batch", text(&path), "--repair", "--to", TO];
+    let mut command = scene.caller.without_credentials();
+    command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test").args(repair);
+    command.env("AWS_ENDPOINT_URL_KINESIS", format!("http://127.0.0.1:{}", stream.port()));
+    command.env("AWS_ENDPOINT_URL_DYNAMODB", format!("http://127.0.0.1:{}", table.port()));
+    // The live pipeline's variable is about the live pipeline.
+    command.env("ALLOWED_LATENESS_SECONDS", "120");
+    let repaired = support::finish(&mut assert_cmd::Command::from_std(command));
+    assert_eq!(repaired.status, 0, "{}", repaired.stderr);
+    let truth = sums(&scene.of_file(&records, &range.flags()));
+    let key = table_key(&scene, &(straggler, both[0].1.clone()));
+    assert_eq!(table.sums(TABLE)[&key], truth[&key]);
+    let on_top = run(&["reconcile", text(&late), "--to", TO]);
+    assert!(on_top.status == 1 && on_top.stderr.contains("set its windows anew"), "{}", on_top.stderr);
+    assert_eq!(table.sums(TABLE)[&key], truth[&key]);
+    // The handler goes on with the other half of the batch, and then that one fails for good too.
+    live_handler(&table, &both[..10]);
+    let other = scene.write("other.json", document(&stream, &both[10..30]).to_string());
+    let again = run(&["kinesis", "ais", "--failed-batch", text(&other), "--repair", "--to", TO]);
+    assert_eq!((again.status, table.sums(TABLE)[&key]), (0, truth[&key]), "{}", again.stderr);
+}
+
+#[test]
+fn a_named_run_keeps_all_the_ranges_that_it_has_added() {
+    let (scene, start) = (Scene::new(), start());
+    let stream = Stream::start("ais", 1);
+    let records = traffic(start, 12);
+    stream.put(&records);
+    let table = Server::with_table(TABLE);
+    let run = |arguments: &[&str]| scene.run_with_table(stream.port(), table.port(), arguments);
+    for minute in [0, 2] {
+        let range = Range::new(start + minute * 60, start + (minute + 2) * 60);
+        let ran = run(&range.read(&["--to", TO, "--write", "add", "--run-id", "tail"]));
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+    }
+    for minute in [0, 3] {
+        let range = Range::new(start + minute * 60, start + (minute + 1) * 60);
+        let refused = run(&range.read(&["--to", TO, "--write", "add"]));
+        assert!(refused.status == 1 && refused.stderr.contains("overlaps"), "{}", refused.stderr);
+    }
+    assert_eq!(table.sums(TABLE), sums(&scene.of_file(&records, &Range::new(start, start + 240).flags())));
+    // The live pipeline's current window is no difference: the stream cannot give it whole.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    table.live_add(TABLE, "u4prvn", now.div_euclid(60) * 60, 1, 30);
+    let agree = run(&["verify", "u4pr*", "--in", TO, "--against", "kinesis:ais", "--since", &rfc3339(now - 60)]);
+    assert!(agree.stdout.is_empty(), "{}{}", agree.stdout, agree.stderr);
+}

@@ -44,9 +44,23 @@ pub fn run(args: &KinesisArgs, from_environment: Vec<FromEnvironment>, console: 
     notes.iter().for_each(|note| console.note(note));
     // Before anything is asked: these need no stream to be wrong.
     since_and_until(&plan, now)?;
+    refuse_half_windows(&plan, &args.run)?;
     let stream = Stream::open(name, &args.run.aws.options(), args.read_share, args.consumer.as_deref())?;
     let material = material(&stream, &mut plan, now, console)?;
     replay::replay(material, plan, &args.run, from_environment, console)
+}
+
+/// A shard is left once its watermark has passed the range, so at a finite lateness nobody knows what still came for it.
+fn refuse_half_windows(plan: &Plan, args: &RunArgs) -> Result<(), Usage> {
+    let into_table = args.output.to.iter().any(|target| matches!(target, Target::Table(_)));
+    if into_table && args.table.write == Some(WriteMode::Replace) && plan.lateness != Lateness::Unbounded {
+        return Err(Usage(format!(
+            "--write replace does not go with --lateness {} from a stream: what came later than that would be missing from \
+             windows that are whole now; give --lateness unbounded",
+            plan.lateness
+        )));
+    }
+    Ok(())
 }
 
 /// The range as the flags have it, epoch seconds; its end may be open.
@@ -111,18 +125,20 @@ pub fn material(stream: &Arc<Stream>, plan: &mut Plan, now: Timestamp, console: 
         }
     }
     if since >= until {
-        anyhow::bail!("{}: nothing is left of the range up to {}", warnings.join("; "), seconds_to_rfc3339(until));
+        let why: String = warnings.iter().map(|warning| format!("{warning}: ")).collect();
+        anyhow::bail!("{why}nothing is left of the range up to {}", seconds_to_rfc3339(until));
     }
     if until > now.seconds() - LIVE_SECONDS {
         warnings.push(format!(
             "the range ends at {}, less than {} minutes ago: reports of its last windows may still be on their way, and the \
-             live consumer may still be adding to them",
+             live consumer may still be adding to them; what goes into a table now is to be replaced later",
             seconds_to_rfc3339(until),
             LIVE_SECONDS / 60
         ));
     }
     (plan.selection.since, plan.selection.until) = (Some(since), Some(until));
-    let from = Timestamp::from_seconds(since - SKEW_SECONDS).unwrap_or(Timestamp::from_nanos(i64::MIN));
+    // The service knows no time before 1970.
+    let from = Timestamp::from_seconds(since.saturating_sub(SKEW_SECONDS).max(0)).unwrap_or(Timestamp::from_nanos(0));
     let inputs = stream.shards(from)?;
     if inputs.is_empty() {
         anyhow::bail!("{} has no shard that holds anything from {from} on", stream.shown());
@@ -130,15 +146,15 @@ pub fn material(stream: &Arc<Stream>, plan: &mut Plan, now: Timestamp, console: 
     Ok(Material {
         inputs,
         extent: Extent::Time { since, until },
-        identity: Identity::OfAll(Box::new(identity(stream, since, until))),
+        identity: Identity::OfAll(Box::new(identity(stream, since, until, ""))),
         unrepeatable,
         warnings,
     })
 }
 
-/// How a table knows a range of a stream again.
-fn identity(stream: &Stream, since: i64, until: i64) -> ReadInput {
-    let text = format!("kinesis {} {since} {until}", stream.arn());
+/// How a table knows a range of a stream again; `why` tells two reasons to read it apart.
+fn identity(stream: &Stream, since: i64, until: i64, why: &str) -> ReadInput {
+    let text = format!("kinesis {} {since} {until}{why}", stream.arn());
     let (from, to) = (seconds_to_rfc3339(since), seconds_to_rfc3339(until));
     let identity = InputIdentity {
         name: format!("{} {from} to {to}", stream.shown()),
@@ -187,7 +203,10 @@ fn failed_batches(
     }
     let status = match stream.filter(|_| args.repair) {
         _ if inputs.is_empty() => Status::Failed,
-        Some(stream) => repair(&stream, &inputs, plan, args, from_environment, console)?,
+        Some(stream) => {
+            notes.iter().for_each(|note| console.note(note));
+            repair(&stream, &batches, &inputs, plan, args, from_environment, console)?
+        }
         None => {
             notes.iter().for_each(|note| console.note(note));
             let material = Material {
@@ -252,22 +271,27 @@ fn open_of(name: Option<&str>, arn: &str, args: &KinesisArgs) -> anyhow::Result<
 /// Sets the windows that batches touch from the whole stream.
 fn repair(
     stream: &Arc<Stream>,
+    documents: &[FailedBatch],
     batches: &[Input],
     mut plan: Plan,
     args: &KinesisArgs,
-    from_environment: Vec<FromEnvironment>,
+    mut from_environment: Vec<FromEnvironment>,
     console: Console,
 ) -> anyhow::Result<Status> {
     let now = settings::now();
+    // The live pipeline's own variable would leave out what came later than that.
+    if from_environment.iter().any(|set| set.flag == "--lateness") {
+        plan.lateness = Lateness::Unbounded;
+        from_environment.retain(|set| set.flag != "--lateness");
+    }
     let mut touched = Collect::new(console, Extent::Bytes(None));
     // Whatever is late in the stream: the handler may have added any report of the batch.
     let whole = Plan { lateness: Lateness::Unbounded, read: ReadOptions::default(), ..plan.clone() };
     let outcome = run::run(batches, &whole, &mut touched);
     let rows = touched.into_rows();
     let outcome = outcome?;
-    if let Some(message) = replay::unusable(&outcome, &plan).first() {
-        anyhow::bail!("{message}");
-    }
+    let unusable = replay::unusable(&outcome, &plan);
+    unusable.iter().for_each(|message| console.error(message));
     if rows.is_empty() {
         anyhow::bail!("the failed batches touch no window: {}", replay::NO_REPORT);
     }
@@ -305,7 +329,15 @@ fn repair(
     plan.selection.only = Some(keys);
     let mut run_args = RunArgs::clone(&args.run);
     run_args.table.write = Some(WriteMode::Replace);
-    let material = material(stream, &mut plan, now, console)?;
+    refuse_half_windows(&plan, &run_args)?;
+    let (since, until) = (first, last + length);
+    let mut names: Vec<String> =
+        documents.iter().map(|batch| format!(" {} {} {}", batch.shard, batch.first, batch.last)).collect();
+    names.sort_unstable();
+    // Other batches that touch the same windows are another repair: the handler has written in between.
+    let of_these = identity(stream, since, until, &names.concat());
+    let material =
+        Material { identity: Identity::OfAll(Box::new(of_these)), ..material(stream, &mut plan, now, console)? };
     let status = replay::replay(material, plan, &run_args, from_environment, console)?;
-    Ok(if left.is_empty() { status } else { Status::Failed })
+    Ok(if left.is_empty() && unusable.is_empty() { status } else { Status::Failed })
 }

@@ -43,7 +43,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     if !keys.prefixes.is_empty() && (against || is_dynamodb(&table)) {
         console.warning("a beginning of cells is no key: the whole table is read for it, and paid for");
     }
-    let rows = select(table.read(&keys, &aws)?, &plan);
+    let mut rows = select(table.read(&keys, &aws)?, &plan);
     let mut out = BufWriter::new(io::stdout());
     let Some(reference) = &args.against else {
         let rows: Vec<Row> = rows.into_values().collect();
@@ -71,6 +71,12 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
             let mut narrowed = plan.clone();
             let material = super::kinesis::material(&stream, &mut narrowed, now, console)?;
             material.warnings.iter().for_each(|warning| console.warning(warning));
+            // A window that the stream cannot give whole is no difference.
+            let (since, until) = (narrowed.selection.since, narrowed.selection.until);
+            rows.retain(|(start, _), _| {
+                since.is_none_or(|since| *start >= since)
+                    && until.is_none_or(|until| *start + plan.window.length() <= until)
+            });
             replayed(&material.inputs, material.extent, &narrowed, console)?
         }
     };

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::content::Content;
+use super::failed_batch;
 use super::records::{self, Unpacked};
 use super::{Chunk, SourceError};
 use crate::decode::Record;
@@ -84,7 +85,7 @@ impl EventRecords {
     pub fn next_chunk(&mut self) -> Chunk<'_> {
         match self.records.pop_front() {
             None => Chunk::End,
-            Some(Unpacked::Bad) => Chunk::BadRecord,
+            Some(Unpacked::Bad(_)) => Chunk::BadRecord,
             Some(Unpacked::Duplicate) => Chunk::DuplicateRecord,
             Some(Unpacked::Good(record, data)) => {
                 let (record, data) = self.current.insert((record, data));
@@ -99,7 +100,8 @@ fn unpack(event: EventRecord, records: &mut VecDeque<Unpacked>) {
     // Two streams may have shards of the same name.
     let shard: Arc<str> = match event.event_source_arn.as_str() {
         "" => shard.into(),
-        stream => format!("{stream}/{shard}").into(),
+        // To a registered consumer the mapping gives the consumer's ARN.
+        stream => format!("{}/{shard}", failed_batch::stream_of(stream)).into(),
     };
     let record = Record {
         arrival: event.kinesis.approximate_arrival_timestamp.and_then(|time| arrival(time.get())),
@@ -108,7 +110,7 @@ fn unpack(event: EventRecord, records: &mut VecDeque<Unpacked>) {
         sub_sequence: None,
     };
     let Ok(data) = base64::engine::general_purpose::STANDARD.decode(event.kinesis.data) else {
-        return records.push_back(Unpacked::Bad);
+        return records.push_back(Unpacked::Bad(0));
     };
     records::unpack(record, data, &mut |unpacked| records.push_back(unpacked));
 }

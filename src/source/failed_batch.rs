@@ -119,13 +119,19 @@ fn batch(name: &str, document: Document) -> Result<FailedBatch, String> {
     };
     Ok(FailedBatch {
         name: name.to_owned(),
-        stream_arn: info.stream_arn,
+        stream_arn: stream_of(&info.stream_arn).to_owned(),
         shard: info.shard_id,
         first: info.start_sequence_number,
         last: info.end_sequence_number,
         records: info.batch_size,
         enclosed: event.map(|event| EnclosedBatch { name: name.to_owned(), event: event.into_bytes().into() }),
     })
+}
+
+/// The ARN of the stream, of which that of a registered consumer is a longer one.
+#[must_use]
+pub fn stream_of(arn: &str) -> &str {
+    arn.split_once("/consumer/").map_or(arn, |(stream, _)| stream)
 }
 
 impl FailedBatch {

@@ -8,15 +8,16 @@
 //! (<https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html>).
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_kinesis::Client;
 use aws_sdk_kinesis::config::{Config, StalledStreamProtectionConfig};
 use aws_sdk_kinesis::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_kinesis::operation::get_records::GetRecordsOutput;
+use aws_sdk_kinesis::operation::get_shard_iterator::{GetShardIteratorError, GetShardIteratorOutput};
 use aws_sdk_kinesis::operation::subscribe_to_shard::SubscribeToShardOutput;
 use aws_sdk_kinesis::primitives::DateTime;
 use aws_sdk_kinesis::types::{
@@ -46,6 +47,12 @@ const SERVICE: Service = Service {
 
 /// Records of one call at most, as the service has it.
 const PAGE_RECORDS: i32 = 10_000;
+
+/// Records of a page at least: five such a second are as many as a shard takes in.
+const LEAST_PAGE_RECORDS: i32 = 1_000;
+
+/// Records of the pages that all shards may keep.
+const RECORDS_AHEAD: i32 = 160_000;
 
 /// Calls a second that a shard answers.
 const SHARD_CALLS: u64 = 5;
@@ -133,6 +140,8 @@ pub struct Stream {
     consumer: Option<String>,
     /// The shards that the run knows.
     known: Mutex<BTreeSet<String>>,
+    /// What is left of each shard's limits, whoever reads it.
+    budgets: Mutex<HashMap<Arc<str>, Arc<Budget>>>,
 }
 
 impl Stream {
@@ -169,6 +178,7 @@ impl Stream {
             share,
             consumer: None,
             known: Mutex::default(),
+            budgets: Mutex::default(),
         };
         let summary = block_on(stream.describe())??;
         match summary.stream_status() {
@@ -267,6 +277,20 @@ impl Stream {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         shards.retain(|shard| known.insert(shard.shard_id().to_owned()));
         Ok(shards.iter().map(|shard| self.input(shard, stretch.clone())).collect())
+    }
+
+    /// The budget of a shard, which all who read it share.
+    fn budget(&self, shard: &Arc<str>) -> Arc<Budget> {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = || Arc::new(Budget { share: self.share, next: tokio::sync::Mutex::new(None) });
+        Arc::clone(budgets.entry(Arc::clone(shard)).or_insert_with(fresh))
+    }
+
+    /// Records of a page at most: fewer where many shards keep one each.
+    fn page_records(&self) -> i32 {
+        let shards = self.known.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let share = RECORDS_AHEAD / i32::try_from(shards.max(1)).unwrap_or(i32::MAX);
+        share.clamp(LEAST_PAGE_RECORDS, PAGE_RECORDS)
     }
 
     fn failure(&self, error: String) -> SourceError {
@@ -441,18 +465,20 @@ impl ShardInput {
     ///
     /// Where the stream cannot be asked.
     pub fn still_holds_batch(&self) -> Result<bool, SourceError> {
-        let Stretch::Batch { first, .. } = &self.stretch else { return Ok(true) };
-        let mut queue = self.open()?;
-        let mut found = None;
-        match queue.look(|record, _| {
-            found = Some(Arc::clone(&record.sequence));
-            false
-        }) {
-            // What is gone is told by how the stretch begins.
-            Err(SourceError::Gone { .. }) => return Ok(false),
-            looked => looked?,
-        };
-        Ok(found.is_some_and(|found| &found == first))
+        if matches!(self.stretch, Stretch::From(_)) {
+            return Ok(true);
+        }
+        // The first page tells, whatever its records hold.
+        match self.start(1)?.next_page() {
+            Err(SourceError::Gone { .. }) => Ok(false),
+            page => page.map(|_| true),
+        }
+    }
+
+    /// Whether it is all of a shard from an instant on, rather than a stretch of one.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        matches!(self.stretch, Stretch::From(_))
     }
 
     /// Begins to read it.
@@ -461,6 +487,12 @@ impl ShardInput {
     ///
     /// Where the system gives no thread to read on.
     pub fn open(&self) -> Result<RecordQueue, SourceError> {
+        let pages = self.start(self.stream.page_records())?;
+        Ok(RecordQueue::new(Box::new(pages)))
+    }
+
+    /// Begins to read it, in pages of so many records at most.
+    fn start(&self, page_records: i32) -> Result<ShardPages, SourceError> {
         let fail = |error: std::io::Error| SourceError::Service { name: self.name(), error: error.to_string() };
         let runtime = connection::runtime().map_err(fail)?;
         let (sender, pages) = mpsc::channel(PAGES_AHEAD);
@@ -468,11 +500,14 @@ impl ShardInput {
             input: self.clone(),
             name: self.name(),
             shard: format!("{}/{}", self.stream.arn, self.shard).into(),
+            page_records,
             last: None,
-            budget: Budget { share: self.stream.share, next: None },
+            reached: None,
+            has_succeeded: false,
+            budget: self.stream.budget(&self.shard),
         };
         let task = runtime.spawn(reader.run(sender));
-        Ok(RecordQueue::new(Box::new(ShardPages { input: self.clone(), pages, task, ended: None })))
+        Ok(ShardPages { input: self.clone(), pages, task, ended: None })
     }
 }
 
@@ -558,9 +593,15 @@ struct ShardReader {
     name: String,
     /// Stream and shard, as records name it.
     shard: Arc<str>,
+    /// Records of a page at most.
+    page_records: i32,
     /// Sequence number of the last record that was taken.
     last: Option<Arc<str>>,
-    budget: Budget,
+    /// Up to when the shard has been read, by arrival.
+    reached: Option<Timestamp>,
+    /// Whether any call was answered.
+    has_succeeded: bool,
+    budget: Arc<Budget>,
 }
 
 impl ShardReader {
@@ -598,9 +639,7 @@ impl ShardReader {
             expired = 0;
             let GetRecordsOutput { records, next_shard_iterator, millis_behind_latest, .. } = answer;
             let place = Reached { is_closed: next_shard_iterator.is_none(), millis_behind: millis_behind_latest };
-            let (ended, bytes) = self.take(sender, records, place, &mut stillness).await?;
-            self.budget.spend(bytes);
-            match (ended, next_shard_iterator) {
+            match (self.take(sender, records, place, &mut stillness).await?, next_shard_iterator) {
                 (Some(ended), _) => return Ok(ended),
                 (None, Some(next)) => iterator = next,
                 // It is closed, so it has ended.
@@ -626,17 +665,22 @@ impl ShardReader {
                 let event = match timeout(SILENCE, subscription.event_stream.recv()).await {
                     Ok(Ok(Some(SubscribeToShardEventStream::SubscribeToShardEvent(event)))) => event,
                     Ok(Ok(Some(_))) => continue,
-                    Ok(Ok(None)) | Err(_) => break,
-                    Ok(Err(error)) => {
+                    over => {
                         if last_event.elapsed() > PATIENCE {
-                            return Err(self.failure(&format!("its subscriptions break off ({})", deepest(&error))));
+                            let why = match over {
+                                Ok(Err(error)) => deepest(&error),
+                                _ => "without a word".to_owned(),
+                            };
+                            return Err(
+                                self.failure(&format!("its subscriptions end before they give anything ({why})"))
+                            );
                         }
                         sleep(backoff(fruitless)).await;
                         fruitless += 1;
                         break;
                     }
                 };
-                (last_event, fruitless) = (Instant::now(), 0);
+                fruitless = 0;
                 has_children = !event.child_shards().is_empty();
                 let place = Reached {
                     is_closed: has_children && event.records.is_empty(),
@@ -645,9 +689,11 @@ impl ShardReader {
                 if !event.continuation_sequence_number.is_empty() {
                     continuation = Some(event.continuation_sequence_number);
                 }
-                if let (Some(ended), _) = self.take(sender, event.records, place, &mut stillness).await? {
+                if let Some(ended) = self.take(sender, event.records, place, &mut stillness).await? {
                     return Ok(ended);
                 }
+                // Whoever decodes may have kept this waiting for long.
+                last_event = Instant::now();
             }
         }
     }
@@ -669,15 +715,17 @@ impl ShardReader {
             }
         };
         let position = position.build().map_err(|error| self.failure(&error.to_string()))?;
-        let began = Instant::now();
-        let mut attempt = 0;
+        let mut patience = Patience::default();
         loop {
             let request = self.input.stream.client.subscribe_to_shard().consumer_arn(consumer);
             let request = request.shard_id(&*self.input.shard).starting_position(position.clone()).customize();
             // An idle shard is silent for seconds, and that is no stall.
             let own = Config::builder().stalled_stream_protection(StalledStreamProtectionConfig::disabled());
             let error = match request.config_override(own).send().await {
-                Ok(subscription) => return Ok(Some(subscription)),
+                Ok(subscription) => {
+                    self.has_succeeded = true;
+                    return Ok(Some(subscription));
+                }
                 Err(error) => error,
             };
             let is_batch = matches!(self.input.stretch, Stretch::Batch { .. });
@@ -690,37 +738,38 @@ impl ShardReader {
                 Some("ResourceInUseException") => Trouble::Throttled,
                 _ => Trouble::of(&error),
             };
-            if began.elapsed() > trouble.patience(self.last.is_some()) {
+            if !patience.bears(trouble, self.has_succeeded).await {
                 return Err(self.input.stream.explain(&self.name, "kinesis:SubscribeToShard", &error));
             }
-            sleep(backoff(attempt)).await;
-            attempt += 1;
         }
     }
 
-    /// Sends a page's records on. Tells whether the shard has ended with them, and how many bytes they were.
+    /// Sends a page's records on. Tells whether the shard has ended with them.
     async fn take(
         &mut self,
         sender: &Sender,
         records: Vec<aws_sdk_kinesis::types::Record>,
         reached: Reached,
         stillness: &mut Stillness,
-    ) -> Result<(Option<Ended>, u64), SourceError> {
+    ) -> Result<Option<Ended>, SourceError> {
         let given = records.len();
         let (page, is_behind_batch) = self.unpack(records)?;
-        let bytes = page.stored_bytes;
+        if let Some(millis) = reached.millis_behind {
+            self.reached =
+                Some(Timestamp::from_nanos(now().nanos().saturating_sub(millis.saturating_mul(NANOS / 1000))));
+        }
         let wanted = Ended { is_closed: false, is_wanted_end: true, warning: None };
         // Whoever went away wants no more.
         if !page.records.is_empty() && sender.send(Ok(Sent::Page(page))).await.is_err() || is_behind_batch {
-            return Ok((Some(wanted), bytes));
+            return Ok(Some(wanted));
         }
         let Reached { is_closed, millis_behind } = reached;
-        let at_tip = millis_behind == Some(0) && given < PAGE_RECORDS.unsigned_abs() as usize;
+        let at_tip = millis_behind == Some(0) && given < self.page_records.unsigned_abs() as usize;
         let ended = if is_closed {
             Some(Ended::closed())
         } else if at_tip && !self.input.is_closed {
             Some(Ended { is_wanted_end: false, ..wanted })
-        } else if stillness.is_idle(given, millis_behind) {
+        } else if stillness.is_idle(given, millis_behind) && !self.input.is_closed {
             let warning = millis_behind.filter(|millis| *millis > 0).map(|millis| {
                 format!(
                     "{}: {IDLE_PAGES} pages in a row held no record, though the stream says that its tip is {} s ahead; it was \
@@ -733,13 +782,34 @@ impl ShardReader {
         } else {
             None
         };
-        Ok((ended, bytes))
+        Ok(ended)
     }
 
     /// An iterator behind the last record, or at the beginning.
-    async fn iterator(&self) -> Result<String, SourceError> {
+    async fn iterator(&mut self) -> Result<String, SourceError> {
+        let mut patience = Patience::default();
+        let stream = Arc::clone(&self.input.stream);
+        loop {
+            let error = match self.ask_for_iterator().await {
+                Ok(answer) => {
+                    self.has_succeeded = true;
+                    return answer.shard_iterator.ok_or_else(|| self.failure("the service gave no iterator"));
+                }
+                Err(error) => error,
+            };
+            let is_batch = matches!(self.input.stretch, Stretch::Batch { .. });
+            match error.code() {
+                // The stream knows the number or the shard no more.
+                Some("InvalidArgumentException" | "ResourceNotFoundException") if is_batch => return Err(self.gone()),
+                _ if patience.bears(Trouble::of(&error), self.has_succeeded).await => {}
+                _ => return Err(stream.explain(&self.name, "kinesis:GetShardIterator", &error)),
+            }
+        }
+    }
+
+    async fn ask_for_iterator(&self) -> Result<GetShardIteratorOutput, SdkError<GetShardIteratorError>> {
         let stream = &self.input.stream;
-        let call = || {
+        let request = {
             let request = stream
                 .client
                 .get_shard_iterator()
@@ -757,42 +827,46 @@ impl ShardReader {
                     request.shard_iterator_type(ShardIteratorType::AtSequenceNumber).starting_sequence_number(&**first)
                 }
             }
-            .send()
         };
-        let answer = patiently(call).await.map_err(|error| {
-            let is_batch = matches!(self.input.stretch, Stretch::Batch { .. });
-            match error.code() {
-                // The stream knows the number or the shard no more.
-                Some("InvalidArgumentException" | "ResourceNotFoundException") if is_batch => self.gone(),
-                _ => stream.explain(&self.name, "kinesis:GetShardIterator", &error),
-            }
-        })?;
-        answer.shard_iterator.ok_or_else(|| self.failure("the service gave no iterator"))
+        request.send().await
     }
 
     /// One page, however often it has to be asked for; `None` where the iterator has expired.
     async fn page(&mut self, iterator: &str) -> Result<Option<GetRecordsOutput>, SourceError> {
-        let began = Instant::now();
-        let mut attempt = 0;
+        let mut patience = Patience::default();
         loop {
-            self.budget.wait().await;
+            self.check_horizon()?;
+            let budget = Arc::clone(&self.budget);
+            let turn = budget.turn().await;
             let stream = &self.input.stream;
-            let answer = stream.client.get_records().shard_iterator(iterator).limit(PAGE_RECORDS).send().await;
+            let answer = stream.client.get_records().shard_iterator(iterator).limit(self.page_records).send().await;
             let error = match answer {
-                Ok(answer) => return Ok(Some(answer)),
+                Ok(answer) => {
+                    turn.gave(answer.records().iter().map(bytes_of).sum());
+                    self.has_succeeded = true;
+                    return Ok(Some(answer));
+                }
                 Err(error) => error,
             };
+            turn.gave(0);
             if error.code() == Some("ExpiredIteratorException") {
                 return Ok(None);
             }
-            let trouble = Trouble::of(&error);
-            if began.elapsed() > trouble.patience(self.last.is_some()) {
+            if !patience.bears(Trouble::of(&error), self.has_succeeded).await {
                 return Err(stream.explain(&self.name, "kinesis:GetRecords", &error));
             }
-            self.budget.spend(0);
-            sleep(backoff(attempt)).await;
-            attempt += 1;
         }
+    }
+
+    /// What the stream drops before it is read would be lost without a word: it goes on at the oldest that is left.
+    fn check_horizon(&self) -> Result<(), SourceError> {
+        let (Some(reached), Some(oldest)) = (self.reached, self.input.stream.oldest(now())) else { return Ok(()) };
+        if reached < oldest {
+            return Err(self.failure(
+                "the stream drops its records before they can be read: give a later --since, or a larger --read-share",
+            ));
+        }
+        Ok(())
     }
 
     /// The records of a page that belong to the stretch; and whether it ends with them.
@@ -851,6 +925,37 @@ impl ShardReader {
     }
 }
 
+/// Bytes of a record as the service counts them.
+fn bytes_of(record: &aws_sdk_kinesis::types::Record) -> u64 {
+    (record.data().as_ref().len() + record.partition_key().len()) as u64
+}
+
+/// The machine's clock, against which the stream's retention runs.
+fn now() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).map(|span| span.as_nanos()).unwrap_or_default();
+    Timestamp::from_nanos(i64::try_from(since_epoch).unwrap_or(i64::MAX))
+}
+
+/// How long failures of one call have been borne.
+#[derive(Debug, Default)]
+struct Patience {
+    first_failure: Option<Instant>,
+    attempt: u32,
+}
+
+impl Patience {
+    /// Waits before a further try; false where there should be none.
+    async fn bears(&mut self, trouble: Trouble, has_succeeded: bool) -> bool {
+        let began = *self.first_failure.get_or_insert_with(Instant::now);
+        if trouble == Trouble::Final || began.elapsed() > trouble.patience(has_succeeded) {
+            return false;
+        }
+        sleep(backoff(self.attempt)).await;
+        self.attempt += 1;
+        true
+    }
+}
+
 /// Whether a record arrived before an instant, by the millisecond to which the service counts.
 fn is_before(arrival: Timestamp, instant: Timestamp) -> bool {
     arrival.nanos().div_euclid(NANOS / 1000) < instant.nanos().div_euclid(NANOS / 1000)
@@ -863,22 +968,34 @@ fn in_order(one: &str, other: &str) -> Ordering {
 }
 
 /// A shard's calls, kept within its limits.
+#[derive(Debug)]
 struct Budget {
     share: ReadShare,
-    /// When the next call may be made.
-    next: Option<Instant>,
+    /// When the next call may be made. Whoever makes one holds it until the answer is there.
+    next: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Budget {
-    async fn wait(&self) {
-        if let Some(next) = self.next {
+    /// Waits for this call's turn.
+    async fn turn(&self) -> Turn<'_> {
+        let next = self.next.lock().await;
+        if let Some(next) = *next {
             sleep_until(next).await;
         }
+        Turn { share: self.share, next }
     }
+}
 
-    /// Takes note of a call that gave so many bytes.
-    fn spend(&mut self, bytes: u64) {
-        self.next = Some(Instant::now() + self.share.gap(bytes));
+/// A call that is being made.
+struct Turn<'b> {
+    share: ReadShare,
+    next: tokio::sync::MutexGuard<'b, Option<Instant>>,
+}
+
+impl Turn<'_> {
+    /// Takes note of what it gave.
+    fn gave(mut self, bytes: u64) {
+        *self.next = Some(Instant::now() + self.share.gap(bytes));
     }
 }
 
@@ -899,7 +1016,12 @@ impl Stillness {
     /// Takes note of a page, and tells whether it was one too many.
     fn is_idle(&mut self, records: usize, millis_behind: Option<i64>) -> bool {
         let behind = millis_behind.unwrap_or(i64::MAX);
-        if records > 0 || behind < self.least_behind {
+        if records > 0 {
+            // Time may have passed before the next page was asked for, and the tip has gone on.
+            *self = Self::default();
+            return false;
+        }
+        if behind < self.least_behind {
             self.pages = 0;
         } else {
             self.pages += 1;

@@ -113,7 +113,8 @@ pub enum SourceError {
     },
     /// A stream was resharded while it was read, and a new shard holds reports of windows that had been emitted.
     #[error(
-        "the stream was resharded while it was read, and {name} holds reports of windows that were emitted before it came up:          run again, its shards are known now"
+        "the stream was resharded while it was read, and {name} holds reports of windows that were emitted before it came up; what \
+         was printed is not whole, and nothing else was written; run again, its shards are known now"
     )]
     Resharded {
         /// The shard.

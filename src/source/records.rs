@@ -20,8 +20,8 @@ pub enum Unpacked {
     Good(Record, Vec<u8>),
     /// One that was read before.
     Duplicate,
-    /// Its data cannot be unpacked.
-    Bad,
+    /// Its data, of so many bytes, cannot be unpacked.
+    Bad(usize),
 }
 
 /// Unpacks a record's data: the user records of an aggregate, each by its place in it, or the record itself.
@@ -36,7 +36,8 @@ pub fn unpack(record: Record, data: Vec<u8>, push: &mut impl FnMut(Unpacked)) {
 }
 
 fn unpack_one(record: Record, data: Vec<u8>) -> Unpacked {
-    content::unpack_record(data).map_or(Unpacked::Bad, |data| Unpacked::Good(record, data))
+    let bytes = data.len();
+    content::unpack_record(data).map_or(Unpacked::Bad(bytes), |data| Unpacked::Good(record, data))
 }
 
 /// First bytes of an aggregated record, before its protobuf message.
@@ -163,7 +164,10 @@ impl RecordQueue {
         }
         Ok(match self.waiting.pop_front() {
             None => Chunk::End,
-            Some(Unpacked::Bad) => Chunk::BadRecord,
+            Some(Unpacked::Bad(bytes)) => {
+                self.bytes += bytes as u64;
+                Chunk::BadRecord
+            }
             Some(Unpacked::Duplicate) => Chunk::DuplicateRecord,
             Some(Unpacked::Good(record, data)) => {
                 self.bytes += data.len() as u64;

@@ -281,8 +281,11 @@ impl Ledger {
         };
         let mut read: Vec<&str> = inputs.iter().map(|input| input.identity.material()).collect();
         let mut known_read: Vec<&str> = known.inputs.iter().map(InputIdentity::material).collect();
-        read.sort_unstable();
-        known_read.sort_unstable();
+        for materials in [&mut read, &mut known_read] {
+            materials.sort_unstable();
+            // A stream of which the run has read several ranges is one.
+            materials.dedup();
+        }
         if read != known_read {
             let names: Vec<&str> = known.inputs.iter().map(|input| input.name.as_str()).take(MOST_NAMES).collect();
             let more = known.inputs.len().saturating_sub(names.len());
@@ -401,7 +404,9 @@ impl Ledger {
             });
         };
         let shares_input = |record: &&RunRecord| {
-            let same = |input: &InputIdentity| made.inputs.iter().any(|known| known.sha256 == input.sha256);
+            let same = |input: &InputIdentity| {
+                made.inputs.iter().any(|known| known.sha256 == input.sha256 || known.overlaps(input))
+            };
             record.mode == WriteMode::Replace.name() && record.inputs.iter().any(same)
         };
         match self.records.iter().find(shares_input) {

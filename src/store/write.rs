@@ -587,7 +587,13 @@ impl TableSink {
                 let resumed = known.state == RunState::Writing && !undo;
                 let (mode, conflicts) =
                     if undo { (known.mode.clone(), known.conflicts) } else { (fresh.mode.clone(), 0) };
-                (RunRecord { started_ms: known.started_ms, mode, conflicts, ..fresh }, resumed)
+                // A named run may go on with a further range of its stream, and what it has added of it stays.
+                let is_other_range = |input: &&InputIdentity| {
+                    input.range.is_some() && fresh.inputs.iter().all(|read| read.range != input.range)
+                };
+                let mut inputs: Vec<InputIdentity> = known.inputs.iter().filter(is_other_range).cloned().collect();
+                inputs.extend(fresh.inputs.iter().cloned());
+                (RunRecord { started_ms: known.started_ms, mode, conflicts, inputs, ..fresh }, resumed)
             }
             None => (fresh, false),
         }
