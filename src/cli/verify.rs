@@ -43,7 +43,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     if !keys.prefixes.is_empty() && (against || is_dynamodb(&table)) {
         console.warning("a beginning of cells is no key: the whole table is read for it, and paid for");
     }
-    let mut rows = select(table.read(&keys, &aws)?, &plan);
+    let rows = select(table.read(&keys, &aws)?, &plan);
     let mut out = BufWriter::new(io::stdout());
     let Some(reference) = &args.against else {
         let rows: Vec<Row> = rows.into_values().collect();
@@ -56,6 +56,8 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         print(&mut out, args, &keys, &rows).and_then(|()| out.flush()).map_err(SinkError::stdout)?;
         return Ok(Status::Complete);
     };
+    #[cfg_attr(not(feature = "aws"), allow(unused_mut, reason = "only a stream narrows what is compared"))]
+    let mut rows = rows;
     let others = match reference {
         Reference::Table(other) => other.read(&keys, &aws)?,
         Reference::File(path) => replayed_whole(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?,

@@ -81,15 +81,23 @@ impl Drop for Part {
 #[derive(Debug)]
 pub(super) struct Shelf {
     objects: Vec<Arc<Object>>,
-    /// By place, the one that was started first in front.
-    waiting: Mutex<VecDeque<(usize, Part)>>,
+    state: Mutex<Ahead>,
     budget: Arc<Semaphore>,
+}
+
+/// Objects by place, those that came first in front.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// First parts that were started.
+    waiting: VecDeque<(usize, Part)>,
+    /// Those that were opened of late: several threads open neighbours in any order.
+    opened: VecDeque<usize>,
 }
 
 impl Shelf {
     pub(super) fn new(objects: Vec<Arc<Object>>) -> Self {
         let units = (SHARED_BYTES / BUDGET_UNIT) as usize;
-        Self { objects, waiting: Mutex::default(), budget: Arc::new(Semaphore::new(units)) }
+        Self { objects, state: Mutex::default(), budget: Arc::new(Semaphore::new(units)) }
     }
 
     pub(super) fn objects(&self) -> &[Arc<Object>] {
@@ -98,14 +106,15 @@ impl Shelf {
 
     /// The first part of an object that is opened; those of the next ones are started.
     fn take(&self, place: usize) -> io::Result<Option<Part>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ahead { waiting, opened } = &mut *state;
         let own = waiting.iter().position(|(of, _)| *of == place).and_then(|at| waiting.remove(at));
         let own = match own {
             Some((_, part)) => Some(part),
             None => self.first_part(place)?,
         };
         for next in (place + 1..self.objects.len()).take(OBJECTS_AHEAD) {
-            if waiting.iter().any(|(of, _)| *of == next) {
+            if opened.contains(&next) || waiting.iter().any(|(of, _)| *of == next) {
                 continue;
             }
             if let Some(part) = self.first_part(next)? {
@@ -114,6 +123,10 @@ impl Shelf {
         }
         while waiting.len() > MOST_WAITING {
             waiting.pop_front();
+        }
+        opened.push_back(place);
+        if opened.len() > OBJECTS_AHEAD {
+            opened.pop_front();
         }
         Ok(own)
     }
