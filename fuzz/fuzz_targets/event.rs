@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
                 decoder.record(data, record, |accepted| assert_eq!(accepted.line, records + 1))
             }
             Chunk::BadRecord => decoder.bad_record(),
-            Chunk::Lines(_) => panic!("lines from an event"),
+            other @ (Chunk::Lines(_) | Chunk::DuplicateRecord) => panic!("{other:?} from an event"),
             Chunk::End => break,
         }
         records += 1;
