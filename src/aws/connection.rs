@@ -4,12 +4,17 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use aws_config::default_provider::region;
+use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::provider_config::ProviderConfig;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::config::ProvideCredentials;
 use tokio::runtime::{Builder, Runtime};
 
 use super::AwsOptions;
+use super::trouble::deepest;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +53,7 @@ impl Connection {
     ///
     /// What is missing, in a sentence.
     pub fn open(service: Service, options: &AwsOptions, region: Option<&str>) -> Result<Self, String> {
+        let runtime = runtime().map_err(|error| error.to_string())?;
         let mut loader =
             aws_config::defaults(BehaviorVersion::latest()).retry_config(RetryConfig::disabled()).timeout_config(
                 TimeoutConfig::builder()
@@ -56,7 +62,14 @@ impl Connection {
                     .build(),
             );
         if let Some(profile) = &options.profile {
-            loader = loader.profile_name(profile);
+            // By itself the chain would take keys of the environment before those of a profile that the command line names.
+            let region = match &options.region {
+                Some(region) => Some(Region::new(region.clone())),
+                None => runtime.block_on(region::Builder::default().profile_name(profile).build().region()),
+            };
+            let asked = ProviderConfig::default().with_region(region);
+            let of_profile = ProfileFileCredentialsProvider::builder().configure(&asked).profile_name(profile).build();
+            loader = loader.profile_name(profile).credentials_provider(of_profile);
         }
         if let Some(region) = &options.region {
             loader = loader.region(Region::new(region.clone()));
@@ -67,12 +80,16 @@ impl Connection {
         if !service.signs {
             loader = loader.no_credentials();
         }
-        let runtime = runtime().map_err(|error| error.to_string())?;
         let mut config = runtime.block_on(loader.load());
+        if let (Some(profile), Some(provider), true) = (&options.profile, config.credentials_provider(), service.signs)
+        {
+            let found = runtime.block_on(provider.provide_credentials());
+            found.map_err(|error| format!("--profile {profile} gives no credentials: {}", deepest(&error)))?;
+        }
         if let (None, Some(region)) = (config.region(), region) {
             config = config.into_builder().region(Region::new(region.to_owned())).build();
         }
-        let Some(region) = config.region().map(ToString::to_string) else {
+        let Some(region) = config.region().map(ToString::to_string).filter(|region| !region.is_empty()) else {
             return Err("no AWS region is set: give --region, or set AWS_REGION".to_owned());
         };
         let own_endpoint = || std::env::var(service.endpoint_variable).ok();

@@ -141,6 +141,9 @@ impl Failure {
                 "AWS does not accept the credentials ({}); check --profile and AWS_PROFILE, or log in anew",
                 service_says()
             )),
+            Some("RequestTimeTooSkewed" | "RequestExpired") => {
+                Self::Denied(format!("AWS refuses {action}, since this machine's clock is off: set it, and try again"))
+            }
             Some(code) => Self::Call(format!("{action} failed: {code}: {}", service_says())),
             None => match error {
                 _ if lacks_credentials(error) => Self::Denied(

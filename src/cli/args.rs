@@ -269,7 +269,7 @@ pub struct AwsArgs {
     pub region: Option<String>,
 
     /// Another endpoint than AWS's own
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = parse_endpoint)]
     pub endpoint_url: Option<String>,
 }
 
@@ -299,6 +299,14 @@ pub struct RunsArgs {
     /// How AWS is reached.
     #[command(flatten)]
     pub aws: AwsArgs,
+}
+
+fn parse_endpoint(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    match host {
+        Some(host) if !host.is_empty() && !text.contains(char::is_whitespace) => Ok(text.to_owned()),
+        _ => Err(format!("'{text}' is no endpoint: http://HOST:PORT or https://HOST")),
+    }
 }
 
 fn parse_table(text: &str) -> Result<TableName, String> {

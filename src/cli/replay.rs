@@ -310,9 +310,13 @@ fn outputs(args: &RunArgs) -> Vec<&Path> {
     files.chain(others.into_iter().flatten()).collect()
 }
 
-/// A path by the file itself, where there is one.
+/// A path by the file itself; where there is none yet, by the folder that it will be in.
 fn itself(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    let in_folder = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(std::fs::canonicalize(folder).ok()?.join(path.file_name()?))
+    };
+    std::fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// No output takes the place of something that is read.

@@ -110,6 +110,7 @@ fn batch(name: &str, document: Document) -> Result<FailedBatch, String> {
             return Err(format!("'{number}' is no sequence number"));
         }
     }
+    let records = info.batch_size;
     let event = match document.payload.as_deref().map(RawValue::get) {
         None | Some("null") => None,
         Some(text) if text.starts_with('"') => {
@@ -123,8 +124,10 @@ fn batch(name: &str, document: Document) -> Result<FailedBatch, String> {
         shard: info.shard_id,
         first: info.start_sequence_number,
         last: info.end_sequence_number,
-        records: info.batch_size,
-        enclosed: event.map(|event| EnclosedBatch { name: name.to_owned(), event: event.into_bytes().into() }),
+        records,
+        enclosed: event
+            .filter(|event| is_whole(event, records))
+            .map(|event| EnclosedBatch { name: name.to_owned(), event: event.into_bytes().into() }),
     })
 }
 
@@ -132,6 +135,17 @@ fn batch(name: &str, document: Document) -> Result<FailedBatch, String> {
 #[must_use]
 pub fn stream_of(arn: &str) -> &str {
     arn.split_once("/consumer/").map_or(arn, |(stream, _)| stream)
+}
+
+/// Whether an event holds all records of its batch. One that does not is no help: the stream is asked instead.
+fn is_whole(event: &str, records: Option<u64>) -> bool {
+    #[derive(Deserialize)]
+    struct Counted {
+        #[serde(rename = "Records")]
+        records: Vec<serde::de::IgnoredAny>,
+    }
+    let counted = serde_json::from_str::<Counted>(event).map_or(0, |event| event.records.len() as u64);
+    counted > 0 && records.is_none_or(|records| records == counted)
 }
 
 impl FailedBatch {
@@ -179,8 +193,11 @@ mod tests {
         let event = r#"{"Records":[{"kinesis":{"approximateArrivalTimestamp":1777615265.123}}]}"#;
         for payload in [event.to_owned(), serde_json::to_string(event).unwrap()] {
             let text = DOCUMENT.replacen('{', &format!("{{\"payload\":{payload},"), 1);
-            let batches = parse("d", text.as_bytes()).unwrap();
+            let whole = text.replace("\"batchSize\":500", "\"batchSize\":1");
+            let batches = parse("d", whole.as_bytes()).unwrap();
             assert_eq!(&*batches[0].enclosed.as_ref().unwrap().event, event.as_bytes());
+            // Of 500 records that is not the batch.
+            assert!(parse("d", text.as_bytes()).unwrap()[0].enclosed.is_none());
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_kinesis::Client;
+use aws_sdk_kinesis::config::timeout::TimeoutConfig;
 use aws_sdk_kinesis::config::{Config, StalledStreamProtectionConfig};
 use aws_sdk_kinesis::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_kinesis::operation::get_records::GetRecordsOutput;
@@ -37,11 +38,14 @@ use crate::aws::trouble::{Failure, PATIENCE, Trouble, backoff, deepest, patientl
 use crate::decode::Record;
 use crate::time::{NANOS, Timestamp};
 
-/// The service. A page may be 10 MiB, and a shard gives 2 MiB a second.
+/// How long a page may take: it may be 10 MiB.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The service.
 const SERVICE: Service = Service {
     name: "Kinesis",
     endpoint_variable: "AWS_ENDPOINT_URL_KINESIS",
-    attempt_timeout: Duration::from_secs(120),
+    attempt_timeout: Duration::from_secs(20),
     signs: true,
 };
 
@@ -839,7 +843,9 @@ impl ShardReader {
             let budget = Arc::clone(&self.budget);
             let turn = budget.turn().await;
             let stream = &self.input.stream;
-            let answer = stream.client.get_records().shard_iterator(iterator).limit(self.page_records).send().await;
+            let request = stream.client.get_records().shard_iterator(iterator).limit(self.page_records).customize();
+            let patient = TimeoutConfig::builder().operation_attempt_timeout(PAGE_TIMEOUT).build();
+            let answer = request.config_override(Config::builder().timeout_config(patient)).send().await;
             let error = match answer {
                 Ok(answer) => {
                     turn.gave(answer.records().iter().map(bytes_of).sum());
