@@ -10,6 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use encode::{Position, position_report, sentences, tag_block};
 use support::{ais_replay, count, finish, root, rows, run, run_with_summary};
@@ -660,14 +661,86 @@ fn an_interrupt_leaves_nothing_behind() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    // Waiting would close it, and a run whose input is complete may end before the interrupt is looked at.
+    let input = child.stdin.take();
     // Its temporary file shows that it has begun.
     while fs::read_dir(folder.path()).unwrap().count() < 2 {
         std::thread::yield_now();
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(input);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(&csv).unwrap(), "old\n");
+}
+
+// ---- AWS, where nothing asks for it --------------------------------------------------------------------------------------
+
+/// A run that has nothing to do with AWS neither looks for its configuration nor minds what is wrong with it. Whoever
+/// opens a pipe that nobody writes to waits for ever.
+#[cfg(unix)]
+#[test]
+fn nothing_of_aws_is_looked_up_for_a_file() {
+    let home = folder();
+    let aws = home.path().join(".aws");
+    fs::create_dir(&aws).unwrap();
+    let (config, credentials) = (aws.join("config"), aws.join("credentials"));
+    assert!(Command::new("mkfifo").args([&config, &credentials]).status().unwrap().success());
+    let (csv, table) = (home.path().join("out.csv"), home.path().join("out.db"));
+    let targets = [String::new(), format!("csv:{}", text(&csv)), format!("sqlite:{}", text(&table))];
+    let mut commands: Vec<Vec<&str>> = vec![vec!["--version"], vec!["file", "--help"]];
+    for target in &targets {
+        commands.push(match target.as_str() {
+            "" => vec!["file", "samples/diagram.nmea"],
+            target if target.starts_with("csv") => vec!["file", "samples/diagram.nmea", "--to", target],
+            target => vec!["file", "samples/diagram.nmea", "--create-table", "--to", target],
+        });
+    }
+    commands.push(vec!["verify", "u4pruy", "--in", &targets[1], "--against", &targets[2]]);
+    for arguments in commands {
+        let ran = ais_replay()
+            .args(&arguments)
+            .timeout(Duration::from_secs(60))
+            .env("HOME", home.path())
+            .env("AWS_CONFIG_FILE", &config)
+            .env("AWS_SHARED_CREDENTIALS_FILE", &credentials)
+            .env("AWS_PROFILE", "no such profile")
+            .env("AWS_REGION", "no such region")
+            .env("AWS_ENDPOINT_URL", "no such endpoint")
+            .env("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://192.0.2.1/credentials")
+            .env("AWS_MAX_ATTEMPTS", "many")
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("no such"), "{arguments:?}: {stderr}");
+    }
+}
+
+/// One thread counts and one waits for an interrupt; there is none for calls over a network.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_thread_is_started_that_a_file_does_not_need() {
+    let folder = folder();
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("ais-replay"))
+        .args(["file", "-", "--threads", "1", "--to", &format!("csv:{}", text(&folder.path().join("out.csv")))])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&fs::read(root().join("samples/harbour.nmea")).unwrap()).unwrap();
+    // Its temporary file shows that it has begun; all that it was given but a pipe's worth has been read by then.
+    while fs::read_dir(folder.path()).unwrap().next().is_none() {
+        std::thread::yield_now();
+    }
+    let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let mut names: Vec<String> =
+        threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")).unwrap()).collect();
+    names.sort();
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(names, ["ais-replay\n", "ctrl-c\n"]);
 }
 
 // ---- memory -------------------------------------------------------------------------------------------------------------
