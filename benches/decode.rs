@@ -41,7 +41,7 @@ use ais_replay::run::{self, Output, Plan, Progress};
 use ais_replay::sink::SinkError;
 use ais_replay::sink::late::LateReport;
 use ais_replay::sink::rows::{Form, RowWriter};
-use ais_replay::source::{Input, ReadOptions, file};
+use ais_replay::source::{Chunk, Input, ReadOptions, file};
 use ais_replay::time::{Span, Timestamp};
 use ais_replay::window::WindowSpec;
 use criterion::{BenchmarkId, Criterion, Throughput};
@@ -73,6 +73,7 @@ fn main() {
         for corpus in &corpora {
             print_table(corpus);
             print_stages(corpus);
+            print_packed(corpus);
         }
     }
 }
@@ -191,6 +192,11 @@ const NEWLINE_SCAN: &str = "newline scan";
 
 /// `ais-replay file` with its defaults, but for the file that its CSV goes to.
 fn whole_run(corpus: &Corpus, threads: usize) -> u64 {
+    assert!(corpus.file.path().exists());
+    run_over(&corpus.input, corpus, threads) / corpus.repeats as u64
+}
+
+fn run_over(input: &Input, corpus: &Corpus, threads: usize) -> u64 {
     let plan = Plan {
         decode: Options { start: corpus.start, ..Options::default() },
         window: tumbling(),
@@ -203,9 +209,7 @@ fn whole_run(corpus: &Corpus, threads: usize) -> u64 {
         memory: ais_replay::memory::MemorySize::from_bytes(4 << 30),
     };
     let mut csv = Csv(RowWriter::new(io::sink(), Form::Csv, false));
-    let outcome = run::run(std::slice::from_ref(&corpus.input), &plan, &mut csv).unwrap();
-    assert!(corpus.file.path().exists());
-    outcome.pairs.added / corpus.repeats as u64
+    run::run(std::slice::from_ref(input), &plan, &mut csv).unwrap().pairs.added
 }
 
 fn tumbling() -> WindowSpec {
@@ -544,4 +548,100 @@ fn print_stages(corpus: &Corpus) {
     println!("{:<28} {:>10.1}", "emit", nanos(6) - nanos(5));
     println!("15 min by 1 min, beside tumbling 1 min, up to the emission: {:.2} x", nanos(7) / nanos(5));
     println!("the same at --lateness 120s: {:.2} x", nanos(9) / nanos(8));
+}
+
+// ---- Compressed files -----------------------------------------------------------------------------------------------
+
+/// How much text a part of a compressed file holds, where it has several.
+const PART_BYTES: usize = 1 << 20;
+
+/// The same of a BGZF block, as `bgzip` makes them.
+const BGZF_BLOCK_BYTES: usize = 0xff00;
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A gzip member that says how long it is (SAM specification, section 4.1).
+fn bgzf_block(text: &[u8]) -> Vec<u8> {
+    let extra = vec![b'B', b'C', 2, 0, 0, 0];
+    let mut encoder = flate2::GzBuilder::new().extra(extra).write(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text).unwrap();
+    let mut block = encoder.finish().unwrap();
+    let size = u16::try_from(block.len() - 1).unwrap();
+    block[16..18].copy_from_slice(&size.to_le_bytes());
+    block
+}
+
+fn zstd_frame(text: &[u8]) -> Vec<u8> {
+    zstd::encode_all(text, 3).unwrap()
+}
+
+fn in_parts(text: &[u8], part_bytes: usize, pack: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    text.chunks(part_bytes).flat_map(pack).collect()
+}
+
+/// Reads an input to its end on one thread.
+fn unpack(input: &Input) {
+    let mut reader = input.open(ReadOptions::default()).unwrap();
+    while let Chunk::Lines(lines) = reader.next_chunk().unwrap() {
+        black_box(lines);
+    }
+}
+
+fn print_packed(corpus: &Corpus) {
+    let text = fs::read(corpus.file.path()).unwrap();
+    let packed = [
+        ("plain", text.clone()),
+        ("gzip, one member", gzip(&text)),
+        ("gzip, members of 1 MiB", in_parts(&text, PART_BYTES, gzip)),
+        ("gzip, BGZF", in_parts(&text, BGZF_BLOCK_BYTES, bgzf_block)),
+        ("zstd, one frame", zstd_frame(&text)),
+        ("zstd, frames of 1 MiB", in_parts(&text, PART_BYTES, zstd_frame)),
+    ];
+    let files = packed.map(|(name, stored)| {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&stored).unwrap();
+        let input = file::find(&[file.path().to_owned()]).unwrap().inputs.remove(0);
+        (name, stored.len(), file, input)
+    });
+    let passes: [fn(&Input, &Corpus); 3] = [
+        |input, _| unpack(input),
+        |input, corpus| _ = black_box(run_over(input, corpus, 1)),
+        |input, corpus| _ = black_box(run_over(input, corpus, 2)),
+    ];
+    let mut best = [[Duration::MAX; 3]; 6];
+    for _ in 0..ROUNDS / 2 {
+        for ((.., input), best) in files.iter().zip(&mut best) {
+            for (pass, best) in passes.iter().zip(best) {
+                let begin = Instant::now();
+                pass(input, corpus);
+                *best = (*best).min(begin.elapsed());
+            }
+        }
+    }
+    println!(
+        "\n{} MB of text, in ms; beside the plain file on as many threads, and beside unpacking alone",
+        text.len() / 1_000_000
+    );
+    println!(
+        "{:<24} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "", "MB stored", "unpack", "1 thread", "x plain", "2 threads", "x plain", "x unpack"
+    );
+    let plain = best[0].map(|time| time.as_secs_f64());
+    for ((name, bytes, ..), best) in files.iter().zip(best) {
+        let [unpack, one, two] = best.map(|time| time.as_secs_f64());
+        println!(
+            "{name:<24} {:>10.1} {:>10.1} {:>10.1} {:>10.2} {:>10.1} {:>10.2} {:>10.2}",
+            *bytes as f64 / 1e6,
+            unpack * 1e3,
+            one * 1e3,
+            one / plain[1],
+            two * 1e3,
+            two / plain[2],
+            two / unpack
+        );
+    }
 }

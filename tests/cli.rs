@@ -519,6 +519,62 @@ fn an_entry_of_a_directory_without_sentences_is_told_and_the_rest_goes_on() {
     assert!(twice.stderr.contains("read once"), "{}", twice.stderr);
 }
 
+/// A gzip member that says how long it is, as `bgzip` writes it (SAM specification, section 4.1).
+fn bgzf_block(text: &[u8]) -> Vec<u8> {
+    let extra = vec![b'B', b'C', 2, 0, 0, 0];
+    let mut encoder = flate2::GzBuilder::new().extra(extra).write(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text).unwrap();
+    let mut block = encoder.finish().unwrap();
+    let size = u16::try_from(block.len() - 1).unwrap();
+    block[16..18].copy_from_slice(&size.to_le_bytes());
+    block
+}
+
+#[test]
+fn compressed_files_of_many_blocks_give_the_same_on_any_number_of_threads() {
+    let folder = folder();
+    // More than is read before other threads help.
+    let text = fs::read(root().join("samples/harbour.nmea")).unwrap().repeat(2);
+    let blocks: Vec<Vec<u8>> = text.chunks(0xff00).map(bgzf_block).collect();
+    let frames: Vec<Vec<u8>> = text.chunks(200_000).map(|text| zstd::encode_all(text, 1).unwrap()).collect();
+    let path = folder.path().join("log");
+    let ran = |stored: &[u8], threads: &str| {
+        fs::write(&path, stored).unwrap();
+        run(&["file", path.to_str().unwrap(), "--threads", threads, "--lateness", "120s"])
+    };
+    let plain = ran(&text, "1");
+    assert_eq!(plain.status, 0, "{}", plain.stderr);
+    let mut damaged = blocks.clone();
+    let place = damaged[30].len() - 8;
+    damaged[30][place] ^= 1;
+    for (stored, broken) in [
+        (blocks.concat(), None),
+        (frames.concat(), None),
+        ([blocks.concat(), b"rubbish".to_vec()].concat(), None),
+        (damaged.concat(), Some("gzip")),
+        (blocks.concat()[..blocks.concat().len() - 5].to_vec(), Some("gzip")),
+        (frames.concat()[..frames.concat().len() - 5].to_vec(), Some("zstd")),
+    ] {
+        let alone = ran(&stored, "1");
+        assert_eq!(alone.status, i32::from(broken.is_some()), "{}", alone.stderr);
+        if let Some(format) = broken {
+            assert!(alone.stderr.contains("breaks off") && alone.stderr.contains(format), "{}", alone.stderr);
+        } else {
+            assert_eq!(alone.stdout, plain.stdout);
+        }
+        for threads in ["2", "3"] {
+            let ran = ran(&stored, threads);
+            assert_eq!(ran.status, alone.status, "{}", ran.stderr);
+            if broken.is_none() {
+                assert_eq!((ran.stdout, ran.stderr), (alone.stdout.clone(), alone.stderr.clone()));
+            } else {
+                // How many bytes come before the damage depends on how many are asked for at once.
+                assert!(ran.stderr.contains("breaks off"), "{}", ran.stderr);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_truncated_gzip_is_an_error_and_leaves_the_old_result() {
     let folder = folder();

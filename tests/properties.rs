@@ -1537,7 +1537,7 @@ proptest! {
         let long_line = long_line.map_or(Vec::new(), |length| vec![b'x'; length]);
         let bytes = [&b"# a log\n"[..], &debris.join(&long_line[..])].concat();
         let stored = Trickle { bytes: io::Cursor::new(bytes.clone()), sizes, reads: 0 };
-        let reader = Reader::new("a log".to_owned(), Box::new(stored), ReadOptions { chunk_bytes, digest: digest.then(|| [1, 100].into()) }).unwrap();
+        let reader = Reader::new("a log".to_owned(), Box::new(stored), ReadOptions { chunk_bytes, digest: digest.then(|| [1, 100].into()), unpackers: None }).unwrap();
         let through = if takes { decoded_from_buffers(reader, &options) } else { decoded_through(reader, &options) };
         prop_assert_eq!(through, decoded(&options, [&bytes[..]]));
     }

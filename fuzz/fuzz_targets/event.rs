@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         1 => [br#"{"Records":[{"kinesis":{"#, text, br#"},"eventID":"shardId-0:1"}]}"#].concat(),
         _ => event_of(text),
     };
-    let options = ReadOptions { chunk_bytes: 4096, digest: Some(Arc::default()) };
+    let options = ReadOptions { chunk_bytes: 4096, digest: Some(Arc::default()), unpackers: None };
     // What begins like an event and is none is refused.
     let Ok(mut reader) = Reader::new("event".to_owned(), Box::new(Cursor::new(event)), options) else { return };
     assert!(reader.gives_records());

@@ -13,6 +13,7 @@ use std::thread;
 use super::batch::{Batch, Judgement};
 use super::{Emitted, Plan, finish};
 use crate::row::Row;
+use crate::source::blocks::Unpackers;
 use crate::source::{Input, ReadOptions, ReadOutcome, Reader, SourceError};
 use crate::spill::SpillError;
 use crate::spill::windows::Due;
@@ -165,7 +166,7 @@ impl Workers {
         };
         let shared = Arc::new(Shared {
             judgement: Judgement::of(plan),
-            read: plan.read.clone(),
+            read: ReadOptions { unpackers: Some(Unpackers::new(plan.threads)), ..plan.read.clone() },
             emitted,
             queues: Mutex::new(queues),
             work: Condvar::new(),

@@ -8,12 +8,13 @@ use flate2::bufread::GzDecoder;
 use sha2::{Digest, Sha256};
 
 use super::SourceError;
+use super::blocks::{Blocks, Format, Unpackers};
 
 /// How much of the beginning is looked at.
 const BEGINNING_BYTES: usize = 64 * 1024;
 
 /// How much stored data is read at once.
-const STORED_BUFFER_BYTES: usize = 128 * 1024;
+pub(super) const STORED_BUFFER_BYTES: usize = 128 * 1024;
 
 /// The decompressed content of an input, from its beginning.
 pub struct Content {
@@ -26,7 +27,7 @@ pub struct Content {
     hasher: Option<Hasher>,
 }
 
-type Stored = BufReader<Box<dyn Read + Send>>;
+pub(super) type Stored = BufReader<Box<dyn Read + Send>>;
 
 enum Data {
     Plain(Stored),
@@ -34,6 +35,8 @@ enum Data {
     Zstd(zstd::stream::read::Decoder<'static, Stored>),
     Bzip2(bzip2::bufread::MultiBzDecoder<Stored>),
     Xz(liblzma::bufread::XzDecoder<Stored>),
+    /// gzip or zstd, of which other threads may unpack some.
+    Blocks(Box<Blocks>),
 }
 
 impl Data {
@@ -44,19 +47,31 @@ impl Data {
             Self::Zstd(_) => Some("zstd"),
             Self::Bzip2(_) => Some("bzip2"),
             Self::Xz(_) => Some("xz"),
+            Self::Blocks(blocks) => Some(match blocks.format() {
+                Format::Gzip => "gzip",
+                Format::Zstd => "zstd",
+            }),
         }
     }
 
-    fn open(mut stored: Stored) -> io::Result<Self> {
-        Ok(match stored.fill_buf()? {
-            [0x1f, 0x8b, ..] => Self::Gzip(Box::new(GzipMembers::new(stored))),
+    fn open(mut stored: Stored, unpackers: Option<Unpackers>) -> io::Result<Self> {
+        let format = match stored.fill_buf()? {
+            [0x1f, 0x8b, ..] => Some(Format::Gzip),
             // A frame, or a skippable frame before it (RFC 8878, section 3.1).
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
-                Self::Zstd(zstd::stream::read::Decoder::with_buffer(stored)?)
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Format::Zstd),
+            _ => None,
+        };
+        if let (Some(format), Some(unpackers)) = (format, unpackers) {
+            return Ok(Self::Blocks(Box::new(Blocks::new(format, stored, unpackers))));
+        }
+        Ok(match (format, stored.buffer()) {
+            (Some(Format::Gzip), _) => Self::Gzip(Box::new(GzipMembers::new(stored))),
+            (Some(Format::Zstd), _) => Self::Zstd(zstd::stream::read::Decoder::with_buffer(stored)?),
+            (None, [b'B', b'Z', b'h', b'1'..=b'9', ..]) => Self::Bzip2(bzip2::bufread::MultiBzDecoder::new(stored)),
+            (None, [0xfd, b'7', b'z', b'X', b'Z', 0, ..]) => {
+                Self::Xz(liblzma::bufread::XzDecoder::new_multi_decoder(stored))
             }
-            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Bzip2(bzip2::bufread::MultiBzDecoder::new(stored)),
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz(liblzma::bufread::XzDecoder::new_multi_decoder(stored)),
-            _ => Self::Plain(stored),
+            (None, _) => Self::Plain(stored),
         })
     }
 }
@@ -69,6 +84,7 @@ impl Read for Data {
             Self::Zstd(data) => data.read(buffer),
             Self::Bzip2(data) => data.read(buffer),
             Self::Xz(data) => data.read(buffer),
+            Self::Blocks(data) => data.read(buffer),
         }
     }
 }
@@ -84,8 +100,22 @@ impl Content {
         stored: impl Read + Send + 'static,
         digest: Option<Arc<[u64]>>,
     ) -> Result<Self, SourceError> {
+        Self::open_with(name, stored, digest, None)
+    }
+
+    /// The same, with threads that may unpack some of it ahead. What it gives does not depend on them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Content::open`].
+    pub fn open_with(
+        name: String,
+        stored: impl Read + Send + 'static,
+        digest: Option<Arc<[u64]>>,
+        unpackers: Option<Unpackers>,
+    ) -> Result<Self, SourceError> {
         let stored: Box<dyn Read + Send> = Box::new(stored);
-        let opened = Data::open(BufReader::with_capacity(STORED_BUFFER_BYTES, stored));
+        let opened = Data::open(BufReader::with_capacity(STORED_BUFFER_BYTES, stored), unpackers);
         let read = |error| SourceError::Read { name: name.clone(), bytes: 0, error };
         let data = opened.map_err(|error| error.downcast().unwrap_or_else(read))?;
         let mut content =
@@ -211,13 +241,17 @@ impl Content {
     /// Something odd that cost no data.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        match &self.data {
-            Data::Gzip(members) if members.trailing_garbage => Some(format!(
+        let has_garbage = match &self.data {
+            Data::Gzip(members) => members.has_trailing_garbage(),
+            Data::Blocks(blocks) => blocks.has_trailing_garbage(),
+            _ => false,
+        };
+        has_garbage.then(|| {
+            format!(
                 "{} has bytes behind its gzip data that are no gzip: they were left out, as gzip itself does",
                 self.name
-            )),
-            _ => None,
-        }
+            )
+        })
     }
 }
 
@@ -273,35 +307,62 @@ pub fn unpack_record(data: Vec<u8>) -> io::Result<Vec<u8>> {
 }
 
 /// All members of a gzip file, one after the other, and whatever is behind them left out.
-struct GzipMembers {
-    /// `None` once the last member has ended.
-    member: Option<GzDecoder<Stored>>,
+pub(super) struct GzipMembers {
+    place: Place,
     trailing_garbage: bool,
+}
+
+enum Place {
+    Inside(Box<GzDecoder<Stored>>),
+    /// Where a member has ended and another may begin.
+    Behind(Stored),
+    End,
 }
 
 impl GzipMembers {
     fn new(stored: Stored) -> Self {
-        Self { member: Some(GzDecoder::new(stored)), trailing_garbage: false }
+        Self { place: Place::Inside(Box::new(GzDecoder::new(stored))), trailing_garbage: false }
+    }
+
+    /// Goes on where a member has ended.
+    pub(super) fn behind_a_member(stored: Stored) -> Self {
+        Self { place: Place::Behind(stored), trailing_garbage: false }
+    }
+
+    /// Whether bytes came behind the last member.
+    pub(super) fn has_trailing_garbage(&self) -> bool {
+        self.trailing_garbage
     }
 }
 
 impl Read for GzipMembers {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while let Some(member) = &mut self.member {
-            let bytes = member.read(buffer)?;
-            if bytes > 0 || buffer.is_empty() {
-                return Ok(bytes);
-            }
-            let Some(member) = self.member.take() else { break };
-            let mut stored = member.into_inner();
-            match stored.fill_buf()? {
-                [] => {}
-                // One byte in the buffer may be the first half of a member's mark.
-                [0x1f] | [0x1f, 0x8b, ..] => self.member = Some(GzDecoder::new(stored)),
-                _ => self.trailing_garbage = true,
-            }
+        loop {
+            let is_member = match &mut self.place {
+                Place::End => return Ok(0),
+                Place::Inside(member) => {
+                    let bytes = member.read(buffer)?;
+                    if bytes > 0 || buffer.is_empty() {
+                        return Ok(bytes);
+                    }
+                    false
+                }
+                Place::Behind(stored) => match stored.fill_buf()? {
+                    [] => false,
+                    // One byte in the buffer may be the first half of a member's mark.
+                    [0x1f] | [0x1f, 0x8b, ..] => true,
+                    _ => {
+                        self.trailing_garbage = true;
+                        false
+                    }
+                },
+            };
+            self.place = match std::mem::replace(&mut self.place, Place::End) {
+                Place::Inside(member) => Place::Behind(member.into_inner()),
+                Place::Behind(stored) if is_member => Place::Inside(Box::new(GzDecoder::new(stored))),
+                Place::Behind(_) | Place::End => Place::End,
+            };
         }
-        Ok(0)
     }
 }
 

@@ -3,6 +3,7 @@
 //! A source gives chunks of whole lines, or records; it never looks into a sentence and knows nothing of cells. A further
 //! source is one variant of [`Input`] and one file beside this one.
 
+pub mod blocks;
 pub mod content;
 pub mod event;
 pub mod failed_batch;
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decode::Record;
 use crate::sink::late;
+use blocks::Unpackers;
 use content::Content;
 use event::EventRecords;
 use failed_batch::EnclosedBatch;
@@ -244,7 +246,11 @@ impl Input {
     /// # Errors
     ///
     /// Where it cannot be opened, or its beginning tells that it can never be read.
-    pub fn open(&self, options: ReadOptions) -> Result<Reader, SourceError> {
+    pub fn open(&self, mut options: ReadOptions) -> Result<Reader, SourceError> {
+        // A stream that has little to say for now gives that at once, rather than with what comes next.
+        if !self.can_be_read_twice() {
+            options.unpackers = None;
+        }
         match self {
             #[cfg(feature = "aws")]
             Self::Shard(shard) => Ok(Reader::of_records(self.name(), shard.open()?)),
@@ -289,11 +295,13 @@ pub struct ReadOptions {
     pub chunk_bytes: usize,
     /// Whether to make digests of the content: of the whole, and of its beginnings at these sizes, ascending.
     pub digest: Option<Arc<[u64]>>,
+    /// Threads that may unpack some of it ahead. No result depends on them.
+    pub unpackers: Option<Unpackers>,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { chunk_bytes: 256 * 1024, digest: None }
+        Self { chunk_bytes: 256 * 1024, digest: None, unpackers: None }
     }
 }
 
@@ -336,7 +344,7 @@ impl Reader {
     ///
     /// Where its beginning cannot be read, or tells that it can never be.
     pub fn new(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
-        Self::with_form(name, stored, options.digest.clone(), |content| {
+        Self::with_form(name, stored, &options, |content| {
             Ok(if late::is_late_file(content.beginning()) {
                 Form::LateFile(Box::new(content))
             } else if event::is_event(content.beginning()) {
@@ -354,7 +362,7 @@ impl Reader {
     }
 
     fn of_lines(name: String, stored: Box<dyn io::Read + Send>, options: ReadOptions) -> Result<Self, SourceError> {
-        Self::with_form(name, stored, options.digest.clone(), |content| {
+        Self::with_form(name, stored, &options, |content| {
             Ok(Form::Lines(Box::new(LineChunks::new(content, options.chunk_bytes))))
         })
     }
@@ -362,12 +370,13 @@ impl Reader {
     fn with_form(
         name: String,
         stored: Box<dyn io::Read + Send>,
-        digest: Option<Arc<[u64]>>,
+        options: &ReadOptions,
         form: impl FnOnce(Content) -> Result<Form, SourceError>,
     ) -> Result<Self, SourceError> {
         let stored_bytes = Arc::new(AtomicU64::new(0));
         let counted = CountedRead { inner: stored, bytes: Arc::clone(&stored_bytes) };
-        let form = form(Content::open(name.clone(), counted, digest)?)?;
+        let (digest, unpackers) = (options.digest.clone(), options.unpackers.clone());
+        let form = form(Content::open_with(name.clone(), counted, digest, unpackers)?)?;
         Ok(Self { name, form, stored_bytes, identity: None })
     }
 
