@@ -80,15 +80,34 @@ where
     E: ProvideErrorMetadata,
     F: Future<Output = Result<T, SdkError<E>>>,
 {
-    let began = Instant::now();
-    let mut attempt = 0;
+    let mut patience = Patience { since: Some(Instant::now()), attempt: 0 };
     loop {
         match call().await {
             Ok(answer) => return Ok(answer),
-            Err(error) if began.elapsed() > Trouble::of(&error).patience(false) => return Err(error),
-            Err(_) => sleep(backoff(attempt)).await,
+            Err(error) if patience.bears(Trouble::of(&error), false).await => drop(error),
+            Err(error) => return Err(error),
         }
-        attempt += 1;
+    }
+}
+
+/// How long failures of one call have been borne.
+#[derive(Debug, Default)]
+pub struct Patience {
+    /// From when on; unless it is set, from the first failure.
+    since: Option<Instant>,
+    attempt: u32,
+}
+
+impl Patience {
+    /// Waits before a further try; false where there should be none.
+    pub async fn bears(&mut self, trouble: Trouble, has_succeeded: bool) -> bool {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if trouble == Trouble::Final || since.elapsed() > trouble.patience(has_succeeded) {
+            return false;
+        }
+        sleep(backoff(self.attempt)).await;
+        self.attempt += 1;
+        true
     }
 }
 

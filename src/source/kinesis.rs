@@ -34,7 +34,7 @@ use super::records::{self, Page, Pages, RecordQueue, Unpacked};
 use super::{Input, SourceError};
 use crate::aws::AwsOptions;
 use crate::aws::connection::{self, Connection, Service};
-use crate::aws::trouble::{Failure, PATIENCE, Trouble, backoff, deepest, patiently};
+use crate::aws::trouble::{Failure, PATIENCE, Patience, Trouble, backoff, deepest, patiently};
 use crate::decode::Record;
 use crate::time::{NANOS, Timestamp};
 
@@ -940,26 +940,6 @@ fn bytes_of(record: &aws_sdk_kinesis::types::Record) -> u64 {
 fn now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).map(|span| span.as_nanos()).unwrap_or_default();
     Timestamp::from_nanos(i64::try_from(since_epoch).unwrap_or(i64::MAX))
-}
-
-/// How long failures of one call have been borne.
-#[derive(Debug, Default)]
-struct Patience {
-    first_failure: Option<Instant>,
-    attempt: u32,
-}
-
-impl Patience {
-    /// Waits before a further try; false where there should be none.
-    async fn bears(&mut self, trouble: Trouble, has_succeeded: bool) -> bool {
-        let began = *self.first_failure.get_or_insert_with(Instant::now);
-        if trouble == Trouble::Final || began.elapsed() > trouble.patience(has_succeeded) {
-            return false;
-        }
-        sleep(backoff(self.attempt)).await;
-        self.attempt += 1;
-        true
-    }
 }
 
 /// Whether a record arrived before an instant, by the millisecond to which the service counts.
