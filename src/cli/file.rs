@@ -6,7 +6,7 @@ use super::console::Console;
 use super::replay::{self, Extent, Identity, Material};
 use super::settings::{self, Resolved};
 use crate::engine::clock::Lateness;
-use crate::source::{Input, file};
+use crate::source::file;
 use crate::summary::FromEnvironment;
 
 /// Runs the command.
@@ -27,7 +27,7 @@ pub fn run(args: &FileArgs, from_environment: Vec<FromEnvironment>, console: Con
             .to_owned()
     });
     let material = Material {
-        extent: Extent::Bytes(found.inputs.iter().map(Input::stored_bytes).sum()),
+        extent: Extent::of(&found.inputs),
         inputs: found.inputs,
         identity: Identity::OfEach,
         unrepeatable,

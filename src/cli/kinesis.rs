@@ -106,23 +106,22 @@ pub fn material(stream: &Arc<Stream>, plan: &mut Plan, now: Timestamp, console: 
         );
         now.seconds()
     });
-    if let Some(oldest) = stream.oldest(now) {
-        let whole_from = oldest.seconds() + EXPIRY_SECONDS + SKEW_SECONDS;
-        if since < whole_from {
-            warnings.push(format!(
+    if let Some((oldest, whole_from)) = whole_from(stream, now)
+        && since < whole_from
+    {
+        warnings.push(format!(
                 "{} keeps a record for {} h, so it holds nothing from before {oldest}: windows that start before {} are left \
                  out, since half of one could be missing",
                 stream.shown(),
                 stream.retention_hours(),
                 seconds_to_rfc3339(whole_from)
             ));
-            unrepeatable = Some(format!(
-                "--since lies before what {} still holds, so this run could not be the same again: name it with --run-id, or \
+        unrepeatable = Some(format!(
+            "--since lies before what {} still holds, so this run could not be the same again: name it with --run-id, or \
                  give a later --since",
-                stream.shown()
-            ));
-            since = whole_from;
-        }
+            stream.shown()
+        ));
+        since = whole_from;
     }
     if since >= until {
         let why: String = warnings.iter().map(|warning| format!("{warning}: ")).collect();
@@ -150,6 +149,12 @@ pub fn material(stream: &Arc<Stream>, plan: &mut Plan, now: Timestamp, console: 
         unrepeatable,
         warnings,
     })
+}
+
+/// From when on a stream holds records, and from which start on its windows can be whole, in epoch seconds; `None` where it
+/// holds all that ever arrived.
+fn whole_from(stream: &Stream, now: Timestamp) -> Option<(Timestamp, i64)> {
+    stream.oldest(now).map(|oldest| (oldest, oldest.seconds() + EXPIRY_SECONDS + SKEW_SECONDS))
 }
 
 /// How a table knows a range of a stream again; `why` tells two reasons to read it apart.
@@ -307,7 +312,7 @@ fn repair(
         counted(rows.len() as u64, "window"),
         counted(cells.len() as u64, "cell")
     ));
-    let whole_from = stream.oldest(now).map_or(i64::MIN, |oldest| oldest.seconds() + EXPIRY_SECONDS + SKEW_SECONDS);
+    let whole_from = whole_from(stream, now).map_or(i64::MIN, |(_, whole_from)| whole_from);
     let (mut keys, mut left) = (HashSet::new(), Vec::new());
     for (start, cell) in rows.into_keys() {
         if start >= whole_from && start + length <= now.seconds() {

@@ -66,6 +66,14 @@ pub enum Extent {
     },
 }
 
+impl Extent {
+    /// That of inputs whose bytes are known, or not.
+    #[must_use]
+    pub fn of(inputs: &[Input]) -> Self {
+        Self::Bytes(inputs.iter().map(Input::stored_bytes).sum())
+    }
+}
+
 /// How a table knows inputs again.
 #[derive(Debug)]
 pub enum Identity {

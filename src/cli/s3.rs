@@ -6,7 +6,7 @@ use super::console::Console;
 use super::replay::{self, Extent, Identity, Material};
 use super::settings::{self, Resolved};
 use crate::engine::clock::Lateness;
-use crate::source::{Input, s3};
+use crate::source::s3;
 use crate::summary::FromEnvironment;
 
 /// Runs the command.
@@ -21,7 +21,7 @@ pub fn run(args: &S3Args, from_environment: Vec<FromEnvironment>, console: Conso
     let warnings =
         found.repeated.iter().map(|name| format!("{name} is given more than once: it is read once")).collect();
     let material = Material {
-        extent: Extent::Bytes(found.inputs.iter().map(Input::stored_bytes).sum()),
+        extent: Extent::of(&found.inputs),
         inputs: found.inputs,
         identity: Identity::OfEach,
         unrepeatable: None,

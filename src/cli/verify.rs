@@ -56,15 +56,15 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         print(&mut out, args, &keys, &rows).and_then(|()| out.flush()).map_err(SinkError::stdout)?;
         return Ok(Status::Complete);
     };
-    #[cfg_attr(not(feature = "aws"), allow(unused_mut, reason = "only a stream narrows what is compared"))]
-    let mut rows = rows;
-    let others = match reference {
-        Reference::Table(other) => other.read(&keys, &aws)?,
-        Reference::File(path) => replayed_whole(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?,
+    let (others, compared) = match reference {
+        Reference::Table(other) => (other.read(&keys, &aws)?, keys),
+        Reference::File(path) => {
+            (replayed_whole(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?, keys)
+        }
         #[cfg(feature = "aws")]
         Reference::Objects(url) => {
             let found = s3::find(std::slice::from_ref(url), &args.bucket.options(&args.aws))?;
-            replayed_whole(&found.inputs, &plan, console)?
+            (replayed_whole(&found.inputs, &plan, console)?, keys)
         }
         #[cfg(feature = "aws")]
         Reference::Stream(name) => {
@@ -74,16 +74,13 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
             let material = super::kinesis::material(&stream, &mut narrowed, now, console)?;
             material.warnings.iter().for_each(|warning| console.warning(warning));
             // A window that the stream cannot give whole is no difference.
-            let (since, until) = (narrowed.selection.since, narrowed.selection.until);
-            rows.retain(|(start, _), _| {
-                since.is_none_or(|since| *start >= since)
-                    && until.is_none_or(|until| *start + plan.window.length() <= until)
-            });
-            replayed(&material.inputs, material.extent, &narrowed, console)?
+            (replayed(&material.inputs, material.extent, &narrowed, console)?, self::keys(args, &narrowed))
         }
     };
-    let mut others = select(others, &plan);
-    others.retain(|(start, cell), _| keys.hold(*cell, *start));
+    let (mut rows, mut others) = (rows, select(others, &plan));
+    for side in [&mut rows, &mut others] {
+        side.retain(|(start, cell), _| compared.hold(*cell, *start));
+    }
     let differences = verify::differences(&rows, &others);
     print_differences(&mut out, args, &table, reference, &differences)
         .and_then(|()| out.flush())
@@ -136,7 +133,7 @@ fn select(mut rows: Rows, plan: &Plan) -> Rows {
 
 /// The rows that sentences give whose size is known.
 fn replayed_whole(inputs: &[Input], plan: &Plan, console: Console) -> anyhow::Result<Rows> {
-    replayed(inputs, Extent::Bytes(inputs.iter().map(Input::stored_bytes).sum()), plan, console)
+    replayed(inputs, Extent::of(inputs), plan, console)
 }
 
 /// The rows that the sentences themselves give.
