@@ -104,11 +104,15 @@ impl Scene {
 
     /// With the stream at one port and tables at another.
     fn run_with_table(&self, stream: u16, table: u16, arguments: &[&str]) -> Ran {
+        support::finish(&mut self.command_with_table(stream, table, arguments))
+    }
+
+    fn command_with_table(&self, stream: u16, table: u16, arguments: &[&str]) -> assert_cmd::Command {
         let mut command = self.caller.without_credentials();
         command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test").args(arguments);
         command.env("AWS_ENDPOINT_URL_KINESIS", format!("http://127.0.0.1:{stream}"));
         command.env("AWS_ENDPOINT_URL_DYNAMODB", format!("http://127.0.0.1:{table}"));
-        support::finish(&mut assert_cmd::Command::from_std(command))
+        assert_cmd::Command::from_std(command)
     }
 
     /// A run with its summary.
@@ -736,13 +740,10 @@ fn what_came_late_is_in_a_repair_and_is_not_reconciled_on_top() {
     let both: Vec<(Put, Place)> = records.iter().cloned().zip(places).collect();
     let path = scene.write("letter.json", document(&stream, &both[..30]).to_string());
     let repair = ["kinesis", "ais", "--failed-batch", text(&path), "--repair", "--to", TO];
-    let mut command = scene.caller.without_credentials();
-    command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test").args(repair);
-    command.env("AWS_ENDPOINT_URL_KINESIS", format!("http://127.0.0.1:{}", stream.port()));
-    command.env("AWS_ENDPOINT_URL_DYNAMODB", format!("http://127.0.0.1:{}", table.port()));
+    let mut command = scene.command_with_table(stream.port(), table.port(), &repair);
     // The live pipeline's variable is about the live pipeline.
     command.env("ALLOWED_LATENESS_SECONDS", "120");
-    let repaired = support::finish(&mut assert_cmd::Command::from_std(command));
+    let repaired = support::finish(&mut command);
     assert_eq!(repaired.status, 0, "{}", repaired.stderr);
     let truth = sums(&scene.of_file(&records, &range.flags()));
     let key = table_key(&scene, &(straggler, both[0].1.clone()));

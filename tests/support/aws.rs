@@ -231,30 +231,35 @@ impl Seen {
     }
 }
 
-/// A proxy in front of a server.
-pub struct Proxy {
+/// A proxy in front of a server, and what it has seen.
+pub struct Front<S> {
     port: u16,
-    pub seen: Arc<Seen>,
+    pub seen: Arc<S>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Proxy {
+impl<S> Drop for Front<S> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Proxy {
-    pub fn start(server: &Server, faults: Faults) -> Self {
+impl<S: Default> Front<S> {
+    /// Serves each connection by itself.
+    pub fn serving<F>(serve: impl Fn(TcpStream, Arc<S>) -> F + Send + 'static) -> Self
+    where
+        S: Send + Sync + 'static,
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
         let listener = RUNTIME.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let seen = Arc::new(Seen::default());
-        let (upstream, faults, its_seen) = (server.port, Arc::new(faults), Arc::clone(&seen));
+        let seen = Arc::new(S::default());
+        let its_seen = Arc::clone(&seen);
         let task = RUNTIME.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (faults, seen) = (Arc::clone(&faults), Arc::clone(&its_seen));
+                let served = serve(client, Arc::clone(&its_seen));
                 // A client that went away is nobody's failure.
-                tokio::spawn(async move { serve(client, upstream, &faults, &seen).await.unwrap_or_default() });
+                tokio::spawn(async move { served.await.unwrap_or_default() });
             }
         });
         Self { port, seen, task }
@@ -262,6 +267,19 @@ impl Proxy {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+}
+
+/// A proxy in front of a DynamoDB.
+pub type Proxy = Front<Seen>;
+
+impl Proxy {
+    pub fn start(server: &Server, faults: Faults) -> Self {
+        let (upstream, faults) = (server.port, Arc::new(faults));
+        Self::serving(move |client, seen| {
+            let faults = Arc::clone(&faults);
+            async move { serve(client, upstream, &faults, &seen).await }
+        })
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-use super::aws::{RUNTIME, head_end, header, message, mixed};
+use super::aws::{Front, RUNTIME, head_end, header, message, mixed};
 
 // ---- the server ---------------------------------------------------------------------------------------------------------
 
@@ -242,37 +242,15 @@ impl Seen {
 }
 
 /// A proxy in front of a stream's server.
-pub struct Proxy {
-    port: u16,
-    pub seen: Arc<Seen>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
+pub type Proxy = Front<Seen>;
 
 impl Proxy {
     pub fn start(stream: &Stream, weather: Weather) -> Self {
-        let listener = RUNTIME.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let seen = Arc::new(Seen::default());
-        let (upstream, weather, its_seen) = (stream.port, Arc::new(weather), Arc::clone(&seen));
-        let store = stream.store.clone();
-        let task = RUNTIME.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (weather, seen, store) = (Arc::clone(&weather), Arc::clone(&its_seen), store.clone());
-                // A client that went away is nobody's failure.
-                tokio::spawn(async move { serve(client, upstream, &store, &weather, &seen).await.unwrap_or_default() });
-            }
-        });
-        Self { port, seen, task }
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
+        let (upstream, store, weather) = (stream.port, stream.store.clone(), Arc::new(weather));
+        Self::serving(move |client, seen| {
+            let (store, weather) = (store.clone(), Arc::clone(&weather));
+            async move { serve(client, upstream, &store, &weather, &seen).await }
+        })
     }
 }
 
