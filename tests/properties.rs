@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ais_replay::cell::Precision;
-use ais_replay::decode::batch::{self, Found, Taker, Undated};
+use ais_replay::decode::batch::{self, Found, FoundPart, Taker, Undated};
 use ais_replay::decode::event_time::{Clock, EventTimeMode};
 use ais_replay::decode::tally::{Ignore, Reject, Tally};
 use ais_replay::decode::{self, Accepted, Decoder, Record};
@@ -1303,11 +1303,15 @@ fn decoded_in_batches(options: &decode::Options, chunks: &[&[u8]]) -> (Tally, Ve
         let first_line = decoder.next_line();
         for found in taken.0 {
             match found {
-                Err((line, bytes)) => {
+                InChunk::Left(line, bytes) => {
                     let line = first_line + u64::from(line) - 1;
                     decoder.lines_left(line, &chunk[bytes], |accepted| reports.push(heard(&accepted)));
                 }
-                Ok(Found { line, start, report, own_time, overlong, .. }) => {
+                InChunk::Part(line, start, part) => {
+                    let line = first_line + u64::from(line) - 1;
+                    decoder.part(line, &chunk[start..], &part, |accepted| reports.push(heard(&accepted)));
+                }
+                InChunk::Report(Found { line, start, report, own_time, overlong, .. }) => {
                     let undated = Undated {
                         line: first_line + u64::from(line) - 1,
                         own_time,
@@ -1328,15 +1332,24 @@ fn decoded_in_batches(options: &decode::Options, chunks: &[&[u8]]) -> (Tally, Ve
     (decoder.finish(), reports)
 }
 
-/// Reports, and lines left as they are, in their order.
-struct Taken(Vec<Result<Found, (u32, Range<usize>)>>);
+/// What a worker finds, by the number of its line and its place.
+enum InChunk {
+    Report(Found),
+    Part(u32, usize, FoundPart),
+    Left(u32, Range<usize>),
+}
+
+struct Taken(Vec<InChunk>);
 
 impl Taker for Taken {
     fn report(&mut self, found: &Found) {
-        self.0.push(Ok(*found));
+        self.0.push(InChunk::Report(*found));
+    }
+    fn part(&mut self, line: u32, start: usize, part: FoundPart) {
+        self.0.push(InChunk::Part(line, start, part));
     }
     fn left(&mut self, line: u32, bytes: Range<usize>) {
-        self.0.push(Err((line, bytes)));
+        self.0.push(InChunk::Left(line, bytes));
     }
 }
 

@@ -3,22 +3,23 @@
 //! Nearly every sentence means the same whatever came before it. [`read`] gives the reports of those and tells their
 //! fates. It leaves the others as the lines that they are, for the partition's [`Decoder`] to read in their turn:
 //!
-//! - parts of longer messages;
 //! - TAG blocks on a line of their own, `$PGHP` sentences, and the sentences behind them that they may be for;
 //! - what shows a time to the clock that was chosen;
 //! - the first lines of a chunk, since nobody knows yet what waits at the end of the one before it.
 //!
-//! Only the event time of a report is still open: it may come from a clock of the partition. [`Decoder::date`] settles it.
+//! The event time of a report is still open: it may come from a clock of the partition. [`Decoder::date`] settles it. A part
+//! of a longer message is read, but waits for the others there ([`Decoder::part`]).
 
 use std::ops::Range;
 
 use super::event_time::EventTime;
 use super::line_time::{self, LineTime};
 use super::message::{self, Message};
+use super::parts::{self, Part, Sentence};
 use super::scan::{self, Context, Vdm, Visitor};
 use super::tag::Tag;
 use super::tally::{Ignore, Note, Reject, Tally};
-use super::{Accepted, Clock, Decoder, Options, PGHP_WAIT_LINES, clocks, time_beside};
+use super::{Accepted, Clock, Decoder, Options, PGHP_WAIT_LINES, Step, clocks, time_beside};
 use crate::report::{Position, Report};
 use crate::time::Timestamp;
 
@@ -39,10 +40,56 @@ pub struct Found {
     pub overlong: bool,
 }
 
+/// A part of a longer message, by the places of its pieces in the text that begins with its line.
+#[derive(Clone, Debug)]
+pub struct FoundPart {
+    /// The sentence, but for its payload.
+    vdm: Vdm<'static>,
+    time: Option<Timestamp>,
+    sentence: Range<u32>,
+    payload: Range<u32>,
+    group: Option<Range<u32>>,
+    source: Option<Range<u32>>,
+}
+
+impl FoundPart {
+    fn new(text: &[u8], part: &Part<'_>, sentence: &[u8]) -> Self {
+        // Every piece is a piece of the text, and a line is far from 4 GiB.
+        let place = |piece: &[u8]| {
+            let start = piece.as_ptr().addr().wrapping_sub(text.as_ptr().addr()) as u32;
+            start..start.wrapping_add(piece.len() as u32)
+        };
+        Self {
+            vdm: Vdm { payload: &[], ..part.vdm },
+            time: part.time,
+            sentence: place(sentence),
+            payload: place(part.vdm.payload),
+            group: part.group.map(place),
+            source: part.source.map(place),
+        }
+    }
+
+    /// It, in the text that begins with its line.
+    fn in_text<'a>(&self, line: u64, text: &'a [u8]) -> (Part<'a>, Sentence<'a>) {
+        let at = |place: &Range<u32>| text.get(place.start as usize..place.end as usize).unwrap_or_default();
+        let Self { vdm, time, group, source, .. } = self;
+        let part = Part {
+            vdm: Vdm { payload: at(&self.payload), ..*vdm },
+            group: group.as_ref().map(at),
+            source: source.as_ref().map(at),
+            time: *time,
+            line,
+        };
+        (part, Sentence { tag_line: None, text: at(&self.sentence) })
+    }
+}
+
 /// Takes what is found in a chunk, in its order.
 pub trait Taker {
     /// A report.
     fn report(&mut self, found: &Found);
+    /// A part of a longer message: the number of its line in the chunk, from 1, where its line begins, and it.
+    fn part(&mut self, line: u32, start: usize, part: FoundPart);
     /// A line to be read in its turn: its number in the chunk, from 1, and its bytes with the line end.
     fn left(&mut self, line: u32, bytes: Range<usize>);
 }
@@ -64,7 +111,7 @@ pub fn read(bytes: &[u8], options: &Options, taker: &mut impl Taker) -> Tally {
         let number = line as u32;
         let mut take = HandOn { taker: &mut *taker, line: number, start };
         let (seen, length) = match scan::usual_line(&bytes[start..]) {
-            Some((context, vdm, length)) => (reading.vdm(line, &context, &vdm, &mut take), length),
+            Some((context, vdm, length)) => (reading.vdm(line, &bytes[start..], &context, &vdm, &mut take), length),
             None => reading.first_line(line, &bytes[start..], &mut take),
         };
         let next = start + length;
@@ -89,8 +136,8 @@ struct Seen {
 /// What becomes of a line with one sentence or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// A report, which was taken.
-    Report,
+    /// A report, or a part of a longer message, which was taken.
+    Taken,
     Rejected(Reject),
     Ignored(Ignore),
     /// A base station report with UTC.
@@ -107,9 +154,10 @@ impl From<Fate> for Seen {
     }
 }
 
-/// Takes the report of a line.
+/// Takes what is found on a line.
 trait Take {
-    fn take(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool);
+    fn report(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool);
+    fn part(&mut self, part: FoundPart);
 }
 
 /// Hands it on with its place.
@@ -121,16 +169,29 @@ struct HandOn<'t, T> {
 
 impl<T: Taker> Take for HandOn<'_, T> {
     #[inline(always)]
-    fn take(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool) {
+    fn report(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool) {
         let Self { line, start, .. } = *self;
         self.taker.report(&Found { line, start, report: *report, position, own_time, overlong });
     }
+
+    fn part(&mut self, part: FoundPart) {
+        self.taker.part(self.line, self.start, part);
+    }
 }
 
-/// Keeps it until the rest of the line is known.
-impl Take for Option<(Report, Position, Option<Timestamp>, bool)> {
-    fn take(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool) {
-        *self = Some((*report, position, own_time, overlong));
+/// What was found on a line, until the rest of it is known.
+enum Kept {
+    Report(Report, Position, Option<Timestamp>, bool),
+    Part(FoundPart),
+}
+
+impl Take for Option<Kept> {
+    fn report(&mut self, report: &Report, position: Position, own_time: Option<Timestamp>, overlong: bool) {
+        *self = Some(Kept::Report(*report, position, own_time, overlong));
+    }
+
+    fn part(&mut self, part: FoundPart) {
+        *self = Some(Kept::Part(part));
     }
 }
 
@@ -158,7 +219,7 @@ impl Reading<'_> {
             tally.note(Note::LocalTime, line);
         }
         match seen.fate {
-            Fate::Report | Fate::Left => {}
+            Fate::Taken | Fate::Left => {}
             Fate::Rejected(kind) => tally.reject(kind, line),
             Fate::Ignored(kind) => tally.ignore(kind, line),
             Fate::BaseStation => {
@@ -177,14 +238,9 @@ impl Reading<'_> {
     fn first_line(&mut self, line: u64, text: &[u8], take: &mut impl Take) -> (Seen, usize) {
         let (length, end) = scan::first_line(text);
         let text = &text[..length];
-        let seen = if is_surely_left(text) {
-            self.after_tag_line = false;
-            Fate::Left.into()
-        } else {
-            match scan::whole_line(text) {
-                Some((context, vdm)) => self.vdm(line, &context, &vdm, take),
-                None => self.any_line(line, text, take),
-            }
+        let seen = match scan::whole_line(text) {
+            Some((context, vdm)) => self.vdm(line, text, &context, &vdm, take),
+            None => self.any_line(line, text, take),
         };
         (seen, length + end)
     }
@@ -192,12 +248,16 @@ impl Reading<'_> {
     /// Reads a line that is not exactly one sentence.
     #[cold]
     fn any_line(&mut self, line: u64, text: &[u8], take: &mut impl Take) -> Seen {
-        let mut only = Only { reading: self, seen: None, report: None, sentences: 0 };
+        let mut only = Only { reading: self, text, seen: None, kept: None, sentences: 0 };
         scan::parse_line(text, line, &mut only);
         match only {
-            Only { seen: Some(seen), report, sentences: 1, .. } => {
-                if let Some((report, position, own_time, overlong)) = report {
-                    take.take(&report, position, own_time, overlong);
+            Only { seen: Some(seen), kept, sentences: 1, .. } => {
+                match kept {
+                    Some(Kept::Report(report, position, own_time, overlong)) => {
+                        take.report(&report, position, own_time, overlong);
+                    }
+                    Some(Kept::Part(part)) => take.part(part),
+                    None => {}
                 }
                 seen
             }
@@ -206,9 +266,10 @@ impl Reading<'_> {
         }
     }
 
+    /// Reads a sentence of the line that `text` begins with.
     #[inline(always)]
-    fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>, take: &mut impl Take) -> Seen {
-        if std::mem::take(&mut self.after_tag_line) || line <= self.pghp_until || vdm.total > 1 {
+    fn vdm(&mut self, line: u64, text: &[u8], context: &Context<'_>, vdm: &Vdm<'_>, take: &mut impl Take) -> Seen {
+        if std::mem::take(&mut self.after_tag_line) || line <= self.pghp_until {
             return Fate::Left.into();
         }
         let tag_checksum_bad = context.tag.is_some_and(|tag| tag.bad_checksums > 0);
@@ -221,12 +282,21 @@ impl Reading<'_> {
             None => time_beside(context, self.options.zone),
         };
         let own_time = time.instant();
+        let local_time = time == LineTime::NeedsZone;
+        if vdm.total > 1 {
+            if vdm.payload.len() > parts::MAX_PART_CHARACTERS {
+                return Seen { fate: Fate::Rejected(Reject::Malformed), tag_checksum_bad, local_time: false };
+            }
+            let part = Part::new(line, context, context.tag.as_ref(), vdm, own_time);
+            take.part(FoundPart::new(text, &part, context.raw));
+            return Seen { fate: Fate::Taken, tag_checksum_bad, local_time };
+        }
         let fate = match self.message(vdm, own_time, take) {
             // Its time is one that later reports may take.
-            fate if self.wants_every_time && own_time.is_some() && fate != Fate::Report => Fate::Left,
+            fate if self.wants_every_time && own_time.is_some() && fate != Fate::Taken => Fate::Left,
             fate => fate,
         };
-        Seen { fate, tag_checksum_bad, local_time: time == LineTime::NeedsZone }
+        Seen { fate, tag_checksum_bad, local_time }
     }
 
     #[inline(always)]
@@ -248,8 +318,8 @@ impl Reading<'_> {
         }
         match report.position {
             Some(position) => {
-                take.take(&report, position, own_time, overlong);
-                Fate::Report
+                take.report(&report, position, own_time, overlong);
+                Fate::Taken
             }
             // Its UTC second leads on to the times of later reports.
             None if own_time.is_none() && options.start.is_some() => Fate::Left,
@@ -258,23 +328,13 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a line begins, but for a TAG block, as a part of a longer message does. It is left whatever comes of it, and it
-/// is a sentence, so no TAG block waits behind it. It does not count where a `$PGHP` may follow on the same line.
-fn is_surely_left(line: &[u8]) -> bool {
-    let sentence = match line {
-        [b'\\', ..] => memchr::memchr(b'!', line).map_or(&[][..], |start| &line[start..]),
-        line => line,
-    };
-    matches!(sentence, [b'!', b'A'..=b'Z', b'A'..=b'Z', b'V', b'D', b'M', b',', b'2'..=b'9', b',', ..])
-        && memchr::memchr2(b'$', b'\\', sentence).is_none()
-}
-
 /// Looks at a line of which nobody knows what it holds.
 struct Only<'r, 'o> {
     reading: &'r mut Reading<'o>,
+    text: &'r [u8],
     /// What came last.
     seen: Option<Seen>,
-    report: Option<(Report, Position, Option<Timestamp>, bool)>,
+    kept: Option<Kept>,
     sentences: u32,
 }
 
@@ -293,7 +353,7 @@ impl Only<'_, '_> {
 
 impl Visitor for Only<'_, '_> {
     fn vdm(&mut self, line: u64, context: &Context<'_>, vdm: &Vdm<'_>) {
-        let seen = self.reading.vdm(line, context, vdm, &mut self.report);
+        let seen = self.reading.vdm(line, self.text, context, vdm, &mut self.kept);
         self.see(seen);
     }
 
@@ -375,6 +435,12 @@ impl Decoder {
     #[must_use]
     pub fn next_line(&self) -> u64 {
         self.next_line
+    }
+
+    /// Takes a part that [`read`] found. `line` is its number in the partition, and `text` begins with its line.
+    pub fn part(&mut self, line: u64, text: &[u8], part: &FoundPart, accept: impl FnMut(Accepted<'_>)) {
+        let (part, sentence) = part.in_text(line, text);
+        Step { decoder: self, arrival: None, accept }.join(&part, sentence);
     }
 
     /// Reads lines that [`read`] left. `line` is the number of the first in the partition.

@@ -21,7 +21,7 @@ use crate::time::Timestamp;
 use event_time::{Clock, EventTime, EventTimeMode, Timekeeper};
 use line_time::{LineTime, Zone};
 use message::Message;
-use parts::{Joined, Part, Parts};
+use parts::{Joined, Joint, Part, Parts, Sentence};
 use scan::{Context, Vdm, Visitor};
 use tag::Tag;
 use tally::{Ignore, Note, Reject, Tally};
@@ -101,7 +101,7 @@ pub enum Raw<'a> {
     /// One sentence with its TAG block, after TAG blocks on a line of their own, if there were any.
     One(Option<&'a [u8]>, &'a [u8]),
     /// The sentences of a message in parts, by number.
-    Parts(&'a [Vec<u8>]),
+    Parts(&'a Joint),
 }
 
 impl Raw<'_> {
@@ -112,7 +112,7 @@ impl Raw<'_> {
         match self {
             Self::One(None, sentence) => vec![text(sentence)],
             Self::One(Some(tag), sentence) => vec![text(tag) + &text(sentence)],
-            Self::Parts(sentences) => sentences.iter().map(|sentence| text(sentence)).collect(),
+            Self::Parts(whole) => whole.sentences().map(text).collect(),
         }
     }
 }
@@ -270,24 +270,28 @@ impl<F: FnMut(Accepted<'_>)> Step<'_, F> {
             return self.decoder.tally.reject(Reject::Malformed, line);
         }
         let time = self.own_time(line, context, tag);
-        let source = tag.and_then(|tag| tag.source).or_else(|| station(context.behind));
-        let part = Part { vdm: *vdm, group: tag.and_then(|tag| tag.group), source, time, line };
-        let sentence = [waited.unwrap_or_default(), context.raw].concat();
+        self.join(&Part::new(line, context, tag, vdm, time), Sentence { tag_line: waited, text: context.raw });
+    }
+
+    /// Puts a part to its message, and decides the fate of that if it is whole.
+    fn join(&mut self, part: &Part<'_>, sentence: Sentence<'_>) {
+        let line = part.line;
         let Decoder { parts, tally, .. } = &mut *self.decoder;
-        match parts.join(&part, sentence, |given_up| tally.reject(Reject::IncompleteMessage, given_up)) {
+        match parts.join(part, sentence, |given_up| tally.reject(Reject::IncompleteMessage, given_up)) {
             Joined::Waits => {}
             Joined::Ambiguous => tally.reject(Reject::AmbiguousPart, line),
             Joined::Whole(whole) => {
                 // The last to come has the message's fate; the others were parts of it.
-                tally.parts += u64::from(vdm.total) - 1;
+                tally.parts += u64::from(part.vdm.total) - 1;
                 self.conclude(&WholeMessage {
                     line,
-                    own_ship: vdm.own_ship,
-                    payload: &whole.payload,
-                    fill: whole.fill,
-                    own_time: whole.time,
-                    raw: Raw::Parts(&whole.sentences),
+                    own_ship: part.vdm.own_ship,
+                    payload: whole.payload(),
+                    fill: whole.fill(),
+                    own_time: whole.time(),
+                    raw: Raw::Parts(&whole),
                 });
+                self.decoder.parts.give_back(whole);
             }
         }
     }
@@ -449,12 +453,4 @@ fn tag_of_line(line: &[u8]) -> Tag<'_> {
         }
     }
     merged
-}
-
-/// The station that the US Coast Guard's format names behind a sentence: `,r003669987,` or `,b003669710,`.
-fn station(behind: &[u8]) -> Option<&[u8]> {
-    behind
-        .split(|byte| *byte == b',')
-        .map(<[u8]>::trim_ascii)
-        .find(|field| matches!(field, [b'r' | b'b', _, ..]) && field.iter().all(u8::is_ascii_alphanumeric))
 }

@@ -1,8 +1,10 @@
 //! Messages in several sentences: parts wait for each other, bounded in number and in age, and are never decoded alone.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use crate::decode::scan::Vdm;
+use crate::decode::scan::{Context, Vdm};
+use crate::decode::tag::Tag;
 use crate::time::Timestamp;
 
 /// How many messages may be open at once in a partition. The oldest goes first.
@@ -16,6 +18,9 @@ const MAX_AGE_NANOS: u64 = 60_000_000_000;
 
 /// The longest payload of one part, in characters. The longest message that AIS can send has 178 in all.
 pub const MAX_PART_CHARACTERS: usize = 512;
+
+/// How many messages' storage is kept for others.
+const MAX_SPARE: usize = 16;
 
 /// One part as it comes.
 #[derive(Clone, Copy, Debug)]
@@ -32,42 +37,66 @@ pub struct Part<'a> {
     pub line: u64,
 }
 
+impl<'a> Part<'a> {
+    /// A part by what stands around it: its TAG blocks, those of the line before it among them, and its time.
+    #[must_use]
+    pub fn new(
+        line: u64,
+        context: &Context<'a>,
+        tag: Option<&Tag<'a>>,
+        vdm: &Vdm<'a>,
+        time: Option<Timestamp>,
+    ) -> Self {
+        let source = tag.and_then(|tag| tag.source).or_else(|| station(context.behind));
+        Self { vdm: *vdm, group: tag.and_then(|tag| tag.group), source, time, line }
+    }
+}
+
+/// The station that the US Coast Guard's format names behind a sentence: `,r003669987,` or `,b003669710,`.
+fn station(behind: &[u8]) -> Option<&[u8]> {
+    behind
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .find(|field| matches!(field, [b'r' | b'b', _, ..]) && field.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// A sentence as written.
+#[derive(Clone, Copy, Debug)]
+pub struct Sentence<'a> {
+    /// TAG blocks on a line of their own before it.
+    pub tag_line: Option<&'a [u8]>,
+    /// It, with the TAG blocks on its own line.
+    pub text: &'a [u8],
+}
+
 /// What a part led to.
 #[derive(Debug)]
 pub enum Joined {
     /// The message waits for more.
     Waits,
-    /// The message is whole.
-    Whole(Whole),
+    /// The message is whole. Whoever has read it gives it back ([`Parts::give_back`]).
+    Whole(Box<Joint>),
     /// Several open messages could take the part.
     Ambiguous,
 }
 
-/// A message put together.
-#[derive(Debug)]
-pub struct Whole {
-    /// Armoured payload of all parts.
-    pub payload: Vec<u8>,
-    /// Fill bits at its end.
-    pub fill: u8,
-    /// The time of the first part, by number, that has one.
-    pub time: Option<Timestamp>,
-    /// The sentences as written, by number.
-    pub sentences: Vec<Vec<u8>>,
-}
-
-#[derive(Debug)]
+/// A part that a message has.
+#[derive(Clone, Debug)]
 struct Piece {
-    payload: Vec<u8>,
+    /// Where its payload and its sentence stand among the bytes of the message.
+    payload: Range<usize>,
+    sentence: Range<usize>,
     fill: u8,
     time: Option<Timestamp>,
-    sentence: Vec<u8>,
     line: u64,
 }
 
-/// A message that waits for parts.
-#[derive(Debug)]
-struct Open {
+/// The most parts that a message has.
+const MAX_PARTS: usize = 9;
+
+/// A message that waits for parts, or has them all. Its storage is used again for others.
+#[derive(Debug, Default)]
+pub struct Joint {
     own_ship: bool,
     total: u8,
     /// What its parts have in common: the group, else sequence id and channel.
@@ -77,12 +106,21 @@ struct Open {
     source: Option<Vec<u8>>,
     opened: u64,
     last_time: Option<Timestamp>,
-    pieces: Vec<Option<Piece>>,
+    pieces: [Option<Piece>; MAX_PARTS],
+    missing: u8,
+    /// Payloads and sentences of the parts, as they came.
+    bytes: Vec<u8>,
+    /// Once it is whole: the payloads in their order, and the fill bits at their end.
+    payload: Vec<u8>,
+    fill: u8,
 }
 
-impl Open {
-    fn new(part: &Part<'_>) -> Self {
-        Self {
+impl Joint {
+    /// An open message without parts yet, in the storage of another.
+    fn begin(&mut self, part: &Part<'_>) {
+        self.bytes.clear();
+        self.payload.clear();
+        *self = Self {
             own_ship: part.vdm.own_ship,
             total: part.vdm.total,
             group: part.group.map(<[u8]>::to_vec),
@@ -91,8 +129,12 @@ impl Open {
             source: part.source.map(<[u8]>::to_vec),
             opened: part.line,
             last_time: None,
-            pieces: (0..part.vdm.total).map(|_| None).collect(),
-        }
+            pieces: Default::default(),
+            missing: part.vdm.total,
+            bytes: std::mem::take(&mut self.bytes),
+            payload: std::mem::take(&mut self.payload),
+            fill: 0,
+        };
     }
 
     /// Same key, whoever received it.
@@ -116,6 +158,65 @@ impl Open {
         self.pieces[usize::from(part.vdm.number) - 1].is_none()
     }
 
+    /// Takes a part that it lacks.
+    fn take(&mut self, part: &Part<'_>, sentence: Sentence<'_>) {
+        if self.source.is_none() {
+            self.source = part.source.map(<[u8]>::to_vec);
+        }
+        self.last_time = part.time.or(self.last_time);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(part.vdm.payload);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(sentence.tag_line.unwrap_or_default());
+        self.bytes.extend_from_slice(sentence.text);
+        let piece = Piece {
+            payload: start..middle,
+            sentence: middle..self.bytes.len(),
+            fill: part.vdm.fill,
+            time: part.time,
+            line: part.line,
+        };
+        self.pieces[usize::from(part.vdm.number) - 1] = Some(piece);
+        self.missing -= 1;
+    }
+
+    /// Puts the payloads in their order.
+    fn complete(&mut self) {
+        let Self { pieces, bytes, payload, .. } = self;
+        let pieces = pieces.iter().flatten();
+        self.fill = pieces.clone().next_back().map_or(0, |last| last.fill);
+        let with_fill = pieces.clone().filter(|piece| piece.fill > 0).count();
+        if with_fill == usize::from(self.fill > 0) {
+            pieces.for_each(|piece| payload.extend_from_slice(&bytes[piece.payload.clone()]));
+        } else {
+            let parts = pieces.map(|piece| (&bytes[piece.payload.clone()], piece.fill));
+            (*payload, self.fill) = join_bits(parts);
+        }
+    }
+
+    /// Armoured payload of all parts.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// Fill bits at its end.
+    #[must_use]
+    pub fn fill(&self) -> u8 {
+        self.fill
+    }
+
+    /// The time of the first part, by number, that has one.
+    #[must_use]
+    pub fn time(&self) -> Option<Timestamp> {
+        self.pieces.iter().flatten().find_map(|piece| piece.time)
+    }
+
+    /// The sentences as written, by number.
+    pub fn sentences(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().flatten().map(|piece| &self.bytes[piece.sentence.clone()])
+    }
+
     fn lines(&self) -> impl Iterator<Item = u64> + '_ {
         self.pieces.iter().flatten().map(|piece| piece.line)
     }
@@ -124,55 +225,67 @@ impl Open {
 /// The open messages of a partition, oldest first.
 #[derive(Debug, Default)]
 pub struct Parts {
-    open: VecDeque<Open>,
+    open: VecDeque<Box<Joint>>,
+    /// What tells most keys apart, of each that is open.
+    keys: VecDeque<u64>,
+    /// Storage for more.
+    spare: Vec<Box<Joint>>,
 }
 
 impl Parts {
-    /// Takes a part. `sentence` is it as written, with its TAG block. Calls `abandon` with the line of each part that is
-    /// given up for this one, or for its age.
-    pub fn join(&mut self, part: &Part<'_>, sentence: Vec<u8>, mut abandon: impl FnMut(u64)) -> Joined {
+    /// Takes a part. Calls `abandon` with the line of each part that is given up for this one, or for its age.
+    pub fn join(&mut self, part: &Part<'_>, sentence: Sentence<'_>, mut abandon: impl FnMut(u64)) -> Joined {
         while self.open.front().is_some_and(|open| part.line.saturating_sub(open.opened) > MAX_AGE_LINES) {
             self.give_up(0, &mut abandon);
         }
+        let key = key_of(part);
         // A message of the same key and source from another minute has been waited for long enough.
-        while let Some(stale) = self.open.iter().position(|open| {
-            open.has_key_of(part) && open.source.as_deref() == part.source && !open.is_of_time_of(part)
-        }) {
+        while let Some(stale) = self.stale(key, part) {
             self.give_up(stale, &mut abandon);
         }
-        let place = match self.place_for(part) {
+        let place = match self.place_for(key, part) {
             Place::Ambiguous => return Joined::Ambiguous,
             Place::Open(place) => place,
             Place::Afresh(place) => {
                 self.give_up(place, &mut abandon);
-                self.add(part, &mut abandon)
+                self.add(key, part, &mut abandon)
             }
-            Place::New => self.add(part, &mut abandon),
+            Place::New => self.add(key, part, &mut abandon),
         };
         let open = &mut self.open[place];
-        if open.source.is_none() {
-            open.source = part.source.map(<[u8]>::to_vec);
-        }
-        open.last_time = part.time.or(open.last_time);
-        open.pieces[usize::from(part.vdm.number) - 1] = Some(Piece {
-            payload: part.vdm.payload.to_vec(),
-            fill: part.vdm.fill,
-            time: part.time,
-            sentence,
-            line: part.line,
-        });
-        if open.pieces.iter().any(Option::is_none) {
+        open.take(part, sentence);
+        if open.missing > 0 {
             return Joined::Waits;
         }
-        match self.open.remove(place) {
-            Some(whole) => Joined::Whole(assemble(whole)),
+        match self.remove(place) {
+            Some(mut whole) => {
+                whole.complete();
+                Joined::Whole(whole)
+            }
             None => Joined::Waits,
         }
     }
 
-    fn place_for(&self, part: &Part<'_>) -> Place {
-        let fitting =
-            || self.open.iter().enumerate().filter(|(_, open)| open.has_key_of(part) && open.is_of_time_of(part));
+    /// Takes back a message that is read.
+    pub fn give_back(&mut self, whole: Box<Joint>) {
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(whole);
+        }
+    }
+
+    /// The open messages of a part's key, with their places.
+    fn of_key<'s>(&'s self, key: u64, part: &'s Part<'_>) -> impl Iterator<Item = (usize, &'s Joint)> {
+        let places = self.keys.iter().enumerate().filter(move |(_, known)| **known == key);
+        places.map(|(place, _)| (place, &*self.open[place])).filter(|(_, open)| open.has_key_of(part))
+    }
+
+    fn stale(&self, key: u64, part: &Part<'_>) -> Option<usize> {
+        let mut of_source = self.of_key(key, part).filter(|(_, open)| open.source.as_deref() == part.source);
+        of_source.find(|(_, open)| !open.is_of_time_of(part)).map(|(place, _)| place)
+    }
+
+    fn place_for(&self, key: u64, part: &Part<'_>) -> Place {
+        let fitting = || self.of_key(key, part).filter(|(_, open)| open.is_of_time_of(part));
         let same_source = fitting().find(|(_, open)| open.source.as_deref() == part.source);
         if part.source.is_some() {
             let unnamed = fitting().find(|(_, open)| open.source.is_none() && open.lacks(part));
@@ -192,24 +305,33 @@ impl Parts {
         }
     }
 
-    fn add(&mut self, part: &Part<'_>, abandon: &mut impl FnMut(u64)) -> usize {
+    fn add(&mut self, key: u64, part: &Part<'_>, abandon: &mut impl FnMut(u64)) -> usize {
         if self.open.len() == MAX_OPEN {
             self.give_up(0, abandon);
         }
-        self.open.push_back(Open::new(part));
+        let mut open = self.spare.pop().unwrap_or_default();
+        open.begin(part);
+        self.open.push_back(open);
+        self.keys.push_back(key);
         self.open.len() - 1
     }
 
+    fn remove(&mut self, place: usize) -> Option<Box<Joint>> {
+        self.keys.remove(place);
+        self.open.remove(place)
+    }
+
     fn give_up(&mut self, place: usize, abandon: &mut impl FnMut(u64)) {
-        if let Some(open) = self.open.remove(place) {
+        if let Some(open) = self.remove(place) {
             open.lines().for_each(abandon);
+            self.give_back(open);
         }
     }
 
     /// Gives up everything that still waits, at the end of the partition.
     pub fn finish(&mut self, mut abandon: impl FnMut(u64)) {
-        for open in self.open.drain(..) {
-            open.lines().for_each(&mut abandon);
+        while !self.open.is_empty() {
+            self.give_up(0, &mut abandon);
         }
     }
 }
@@ -226,32 +348,28 @@ enum Place {
     Ambiguous,
 }
 
-fn assemble(open: Open) -> Whole {
-    let pieces: Vec<Piece> = open.pieces.into_iter().flatten().collect();
-    let (last, earlier) = match pieces.split_last() {
-        Some((last, earlier)) => (last.fill, earlier),
-        None => (0, &[][..]),
+/// A number that parts of one message share, and parts of others hardly ever.
+fn key_of(part: &Part<'_>) -> u64 {
+    let Vdm { own_ship, total, sequence, channel, .. } = part.vdm;
+    let common = match part.group {
+        // The hash of Fowler, Noll and Vo.
+        Some(group) => group
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)),
+        None => u64::from(sequence.map_or(255, |id| id)) << 8 | u64::from(channel),
     };
-    let (payload, fill) = if earlier.iter().all(|piece| piece.fill == 0) {
-        let payloads: Vec<&[u8]> = pieces.iter().map(|piece| piece.payload.as_slice()).collect();
-        (payloads.concat(), last)
-    } else {
-        join_bits(&pieces)
-    };
-    let time = pieces.iter().find_map(|piece| piece.time);
-    Whole { payload, fill, time, sentences: pieces.into_iter().map(|piece| piece.sentence).collect() }
+    common << 8 ^ u64::from(total) << 1 ^ u64::from(own_ship)
 }
 
 /// Joins payloads of which not only the last has fill bits, and armours the result anew.
-fn join_bits(pieces: &[Piece]) -> (Vec<u8>, u8) {
+fn join_bits<'a>(parts: impl Iterator<Item = (&'a [u8], u8)>) -> (Vec<u8>, u8) {
     let mut bits = Vec::new();
-    for piece in pieces {
-        let fill = usize::from(piece.fill);
-        for character in &piece.payload {
+    for (payload, fill) in parts {
+        for character in payload {
             let value = character - if *character < b'`' { 48 } else { 56 };
             bits.extend((0..6).rev().map(|bit| value >> bit & 1));
         }
-        bits.truncate(bits.len().saturating_sub(fill));
+        bits.truncate(bits.len().saturating_sub(usize::from(fill)));
     }
     let fill = (6 - bits.len() % 6) % 6;
     let payload = bits.chunks(6).map(|six| {
@@ -289,10 +407,16 @@ mod tests {
                 time: seconds.and_then(Timestamp::from_seconds),
                 line: self.line,
             };
-            match self.parts.join(&part, vec![self.line as u8], |line| self.abandoned.push(line)) {
+            let sentence = Sentence { tag_line: None, text: &[self.line as u8] };
+            match self.parts.join(&part, sentence, |line| self.abandoned.push(line)) {
                 Joined::Waits => "waits".to_owned(),
                 Joined::Ambiguous => "ambiguous".to_owned(),
-                Joined::Whole(whole) => format!("{:?}", whole.sentences.concat()),
+                Joined::Whole(whole) => {
+                    let sentences: Vec<&[u8]> = whole.sentences().collect();
+                    let told = format!("{:?}", sentences.concat());
+                    self.parts.give_back(whole);
+                    told
+                }
             }
         }
     }
@@ -365,10 +489,8 @@ mod tests {
 
     #[test]
     fn fill_bits_inside_a_message_are_taken_out() {
-        let piece =
-            |payload: &[u8], fill| Piece { payload: payload.to_vec(), fill, time: None, sentence: vec![], line: 0 };
         // 111111 111|100 dropped 3, then 000111 000000: 111111 111000 111000 000|000.
-        let (payload, fill) = join_bits(&[piece(b"wt", 3), piece(b"70", 0)]);
+        let (payload, fill) = join_bits([(&b"wt"[..], 3), (&b"70"[..], 0)].into_iter());
         assert_eq!((payload.as_slice(), fill), (&b"wpp0"[..], 3));
     }
 }

@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use super::{Counting, Plan};
 use crate::cell::{Cell, Precision};
-use crate::decode::batch::{self, Found, Taker, Undated};
+use crate::decode::batch::{self, Found, FoundPart, Taker, Undated};
 use crate::decode::tally::Tally;
-use crate::decode::{self, Decoder, Raw};
+use crate::decode::{self, Accepted, Decoder, Raw};
 use crate::engine::Event;
 use crate::filter::{Filter, Verdict};
 use crate::time::Timestamp;
@@ -37,8 +37,8 @@ pub(super) struct Batch {
     /// Bytes of the input that were read by then, as stored.
     pub(super) stored_bytes: u64,
     items: Vec<Item>,
-    /// Lines to be read in their turn.
-    left: Vec<Left>,
+    /// What has to be read in its turn.
+    in_turn: Vec<InTurn>,
     tally: Box<Tally>,
 }
 
@@ -59,19 +59,27 @@ struct Item {
     counted: bool,
 }
 
-/// Neighbouring lines that a worker left, and the reports that come before them.
+/// What needs the memory of the partition, behind the reports that come before it.
 #[derive(Clone, Debug)]
-struct Left {
+struct InTurn {
     reports_before: usize,
     /// Number of the first line in the chunk, from 1.
     line: u32,
-    bytes: Range<usize>,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// Neighbouring lines, to be read from the beginning.
+    Lines(Range<usize>),
+    /// A part of a longer message, and where its line begins.
+    Part(usize, FoundPart),
 }
 
 struct Filling<'b> {
     judgement: &'b Judgement,
     items: &'b mut Vec<Item>,
-    left: &'b mut Vec<Left>,
+    in_turn: &'b mut Vec<InTurn>,
 }
 
 impl Taker for Filling<'_> {
@@ -94,13 +102,19 @@ impl Taker for Filling<'_> {
         });
     }
 
+    fn part(&mut self, line: u32, start: usize, part: FoundPart) {
+        self.in_turn.push(InTurn { reports_before: self.items.len(), line, what: What::Part(start, part) });
+    }
+
     fn left(&mut self, line: u32, bytes: Range<usize>) {
-        match self.left.last_mut() {
+        match self.in_turn.last_mut() {
             // Lines without a fate of their own between two others do not hold them together.
-            Some(last) if last.bytes.end == bytes.start && last.reports_before == self.items.len() => {
-                last.bytes.end = bytes.end;
+            Some(InTurn { reports_before, what: What::Lines(last), .. })
+                if last.end == bytes.start && *reports_before == self.items.len() =>
+            {
+                last.end = bytes.end;
             }
-            _ => self.left.push(Left { reports_before: self.items.len(), line, bytes }),
+            _ => self.in_turn.push(InTurn { reports_before: self.items.len(), line, what: What::Lines(bytes) }),
         }
     }
 }
@@ -109,8 +123,8 @@ impl Batch {
     /// Reads the lines, as far as that can be done anywhere.
     pub(super) fn decode(&mut self, judgement: &Judgement) {
         self.items.clear();
-        self.left.clear();
-        let mut filling = Filling { judgement, items: &mut self.items, left: &mut self.left };
+        self.in_turn.clear();
+        let mut filling = Filling { judgement, items: &mut self.items, in_turn: &mut self.in_turn };
         *self.tally = batch::read(&self.room[..self.length], &judgement.decode, &mut filling);
     }
 
@@ -118,11 +132,15 @@ impl Batch {
     pub(super) fn count(&self, decoder: &mut Decoder, counting: &mut Counting<'_>) {
         let first_line = decoder.next_line();
         let mut done = 0;
-        for left in &self.left {
-            self.count_items(done..left.reports_before, first_line, decoder, counting);
-            done = left.reports_before;
-            let line = first_line + u64::from(left.line) - 1;
-            decoder.lines_left(line, &self.room[left.bytes.clone()], |accepted| counting.count(&accepted, None));
+        for InTurn { reports_before, line, what } in &self.in_turn {
+            self.count_items(done..*reports_before, first_line, decoder, counting);
+            done = *reports_before;
+            let line = first_line + u64::from(*line) - 1;
+            let accept = |accepted: Accepted<'_>| counting.count(&accepted, None);
+            match what {
+                What::Lines(bytes) => decoder.lines_left(line, &self.room[bytes.clone()], accept),
+                What::Part(start, part) => decoder.part(line, &self.room[*start..self.length], part, accept),
+            }
         }
         self.count_items(done..self.items.len(), first_line, decoder, counting);
         decoder.chunk_read(first_line, &self.tally);
