@@ -37,10 +37,10 @@ use ais_replay::engine::{Engine, Event, Selection};
 use ais_replay::filter::{Filter, Filtered};
 use ais_replay::report::{Position, Report};
 use ais_replay::row::Row;
-use ais_replay::run::{self, Output, Plan, Progress};
+use ais_replay::run::{self, Finished, Output, Plan, Progress};
 use ais_replay::sink::SinkError;
 use ais_replay::sink::late::LateReport;
-use ais_replay::sink::rows::{Form, RowWriter};
+use ais_replay::sink::rows::{CsvLines, Form, RowWriter};
 use ais_replay::source::{Chunk, Input, ReadOptions, file};
 use ais_replay::time::{Span, Timestamp};
 use ais_replay::window::WindowSpec;
@@ -219,8 +219,11 @@ fn tumbling() -> WindowSpec {
 struct Csv(RowWriter<io::Sink>);
 
 impl Output for Csv {
-    fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError> {
-        self.0.write(rows).map_err(SinkError::Stdout)
+    fn csv_lines(&self) -> Option<CsvLines> {
+        self.0.csv_lines()
+    }
+    fn rows(&mut self, finished: &Finished) -> Result<(), SinkError> {
+        self.0.write_lines(finished.csv.as_deref().unwrap()).map_err(SinkError::Stdout)
     }
     fn late(&mut self, _: usize, _: &dyn Fn() -> LateReport) {}
     fn progress(&mut self, _: &Progress) {}
@@ -465,13 +468,12 @@ fn filled(window: WindowSpec, lateness: Lateness, events: &[Event]) -> Engine {
 
 /// Windows in order, rows, and their text.
 fn emitted(mut engine: Engine) {
-    let mut csv = Csv(RowWriter::new(io::sink(), Form::Csv, false));
-    let closed = engine.finish(|window| {
+    let mut csv = RowWriter::new(io::sink(), Form::Csv, false);
+    while let Some(window) = engine.take_due(i64::MAX) {
         let rows: Vec<Row> =
-            window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect();
-        csv.rows(&rows)
-    });
-    closed.unwrap();
+            window.cells().iter().map(|(cell, aggregate)| Row::new(*cell, window.start(), aggregate)).collect();
+        csv.write(&rows).unwrap();
+    }
 }
 
 fn print_stages(corpus: &Corpus) {

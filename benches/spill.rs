@@ -101,9 +101,7 @@ fn pass(spec: WindowSpec, events: &[Event], budget: u64) -> (Spilled, u64) {
     }
     let mut rows = 0;
     while let Some(due) = engine.take_due(i64::MAX).unwrap() {
-        let window = due.in_order();
-        rows += window.cells.len() as u64;
-        black_box(window);
+        rows += black_box(due.in_order()).len() as u64;
     }
     (engine.spilled(), rows)
 }

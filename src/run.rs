@@ -11,16 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashSet;
 
+use crate::aggregate::Aggregate;
 use crate::cell::{Cell, Precision};
 use crate::decode::tally::Tally;
 use crate::decode::{self, Accepted, Decoder, Record};
 use crate::engine::clock::{Lateness, NO_WATERMARK, Outlook, PartitionClock};
-use crate::engine::{ClosedWindow, Engine, Event, Pairs, Selection};
+use crate::engine::{Engine, Event, Pairs, Selection};
 use crate::filter::{Filter, Filtered, Verdict};
 use crate::memory::MemorySize;
 use crate::row::{Row, Tenths};
 use crate::sink::SinkError;
 use crate::sink::late::{LateReport, LateSource};
+use crate::sink::rows::CsvLines;
 use crate::source::{Chunk, Input, ReadOptions, ReadOutcome, Reader, SourceError};
 use crate::spill::distinct::Distinct;
 use crate::spill::windows::{Due, SpillingEngine};
@@ -54,18 +56,32 @@ pub struct Plan {
 
 /// Where a run's output goes.
 pub trait Output {
+    /// What makes rows into the lines of CSV that it wants besides. That is done where the rows are, by any thread.
+    fn csv_lines(&self) -> Option<CsvLines> {
+        None
+    }
+
     /// Takes the rows of a window, or the next ones of a large window; windows come in order.
     ///
     /// # Errors
     ///
     /// Where they cannot be written: that ends the run.
-    fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError>;
+    fn rows(&mut self, finished: &Finished) -> Result<(), SinkError>;
 
     /// Takes a report that came too late for a window. `partition` numbers the inputs in their order.
     fn late(&mut self, partition: usize, late: &dyn Fn() -> LateReport);
 
     /// Is told how far the run is, every so often.
     fn progress(&mut self, progress: &Progress);
+}
+
+/// The rows of a window, or of a piece of one; never none.
+#[derive(Debug)]
+pub struct Finished {
+    /// The rows, in the order of their cells.
+    pub rows: Vec<Row>,
+    /// The lines of CSV that they make, if they are wanted.
+    pub csv: Option<Vec<u8>>,
 }
 
 /// How far a run is.
@@ -140,13 +156,13 @@ impl Emitted {
     }
 
     /// Takes note of a window, or a piece of one, in whatever order they come.
-    fn add(&mut self, window: &ClosedWindow) -> Result<(), SpillError> {
+    fn add(&mut self, due: &Due, cells: &[(Cell, &Aggregate)]) -> Result<(), SpillError> {
         let totals = &mut self.totals;
-        let (first, last) = totals.span.unwrap_or((window.start, window.start));
-        totals.span = Some((first.min(window.start), last.max(window.start)));
-        totals.windows += u64::from(window.begins);
-        totals.rows += window.cells.len() as u64;
-        for (cell, aggregate) in &window.cells {
+        let (first, last) = totals.span.unwrap_or((due.start(), due.start()));
+        totals.span = Some((first.min(due.start()), last.max(due.start())));
+        totals.windows += u64::from(due.begins());
+        totals.rows += cells.len() as u64;
+        for (cell, aggregate) in cells {
             totals.count += aggregate.count;
             totals.sog_sum.0 += aggregate.sog_sum;
             totals.sog_missing += aggregate.sog_missing;
@@ -166,15 +182,25 @@ impl Emitted {
     }
 }
 
-fn lock(emitted: &Mutex<Emitted>) -> MutexGuard<'_, Emitted> {
-    emitted.lock().unwrap_or_else(PoisonError::into_inner)
+/// Makes windows into rows, on any thread.
+struct Finisher {
+    emitted: Mutex<Emitted>,
+    csv_lines: Option<CsvLines>,
 }
 
-/// The rows of a window, which the totals take note of.
-fn finish(window: Due, emitted: &Mutex<Emitted>) -> Result<Vec<Row>, SpillError> {
-    let window = window.in_order();
-    lock(emitted).add(&window)?;
-    Ok(window.cells.iter().map(|(cell, aggregate)| Row::new(*cell, window.start, aggregate)).collect())
+impl Finisher {
+    fn emitted(&self) -> MutexGuard<'_, Emitted> {
+        self.emitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rows of a window, which the totals take note of.
+    fn finish(&self, due: &Due) -> Result<Finished, SpillError> {
+        let cells = due.in_order();
+        self.emitted().add(due, &cells)?;
+        let rows: Vec<Row> = cells.iter().map(|(cell, aggregate)| Row::new(*cell, due.start(), aggregate)).collect();
+        let csv = self.csv_lines.map(|lines| lines.of(&rows));
+        Ok(Finished { rows, csv })
+    }
 }
 
 /// What a run came to.
@@ -235,7 +261,8 @@ struct Open {
 pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Outcome, RunError> {
     // An eighth each for the cells and the vessels that the summary counts.
     let share = plan.memory.bytes() / 8;
-    let emitted = Arc::new(Mutex::new(Emitted::new(share)));
+    let emitted = Mutex::new(Emitted::new(share));
+    let finisher = Arc::new(Finisher { emitted, csv_lines: output.csv_lines() });
     Run {
         inputs: inputs.to_vec(),
         plan,
@@ -243,8 +270,8 @@ pub fn run(inputs: &[Input], plan: &Plan, output: &mut dyn Output) -> Result<Out
         order: VecDeque::new(),
         engine: SpillingEngine::new(Engine::new(plan.window, plan.selection.clone()), 6 * share),
         records: HashSet::new(),
-        workers: (plan.threads > 1).then(|| Workers::start(plan, Arc::clone(&emitted))),
-        emitted,
+        workers: (plan.threads > 1).then(|| Workers::start(plan, Arc::clone(&finisher))),
+        finisher,
         finished: Progress::default(),
         reached: None,
         output,
@@ -262,7 +289,7 @@ struct Run<'a> {
     engine: SpillingEngine,
     /// Shard, sequence and sub-sequence number of every record so far: each counts once in a run.
     records: HashSet<(String, Option<u64>)>,
-    emitted: Arc<Mutex<Emitted>>,
+    finisher: Arc<Finisher>,
     /// What the partitions that are done have added to the progress.
     finished: Progress,
     /// Where the partition stood that was chosen last.
@@ -294,7 +321,7 @@ impl Run<'_> {
             State::Waiting(..) | State::Open(_) => None,
         });
         let pairs = self.engine.pairs();
-        let emitted = std::mem::replace(&mut *lock(&self.emitted), Emitted::new(0));
+        let emitted = std::mem::replace(&mut *self.finisher.emitted(), Emitted::new(0));
         let (totals, spilled) = emitted.finish(self.engine.spilled())?;
         Ok(Outcome { partitions: partitions.collect(), pairs, totals, spilled })
     }
@@ -305,7 +332,7 @@ impl Run<'_> {
 
     /// Between two chunks, every window that is finished has been emitted.
     fn windows_emitted(&self) -> u64 {
-        lock(&self.emitted).totals.windows
+        self.finisher.emitted().totals.windows
     }
 
     /// An input at the start. A shard's reader begins at once: all of them read at the same time, and wait to be asked.
@@ -411,7 +438,7 @@ impl Run<'_> {
         loop {
             let Some(workers) = &self.workers else {
                 let Some(window) = self.engine.take_due(bound)? else { return Ok(()) };
-                self.output.rows(&finish(window, &self.emitted)?)?;
+                self.output.rows(&self.finisher.finish(&window)?)?;
                 continue;
             };
             while ahead < self.plan.threads
@@ -424,7 +451,9 @@ impl Run<'_> {
                 return Ok(());
             }
             ahead -= 1;
-            self.output.rows(&workers.next_rows()?)?;
+            if let Some(finished) = workers.next_rows()? {
+                self.output.rows(&finished)?;
+            }
         }
     }
 

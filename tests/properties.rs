@@ -31,7 +31,7 @@ use ais_replay::filter::Filter;
 use ais_replay::memory::MemorySize;
 use ais_replay::report::{MessageType, MessageTypes};
 use ais_replay::row::Row;
-use ais_replay::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress, Totals};
+use ais_replay::run::{self, Finished, Outcome, Output, PartitionOutcome, Plan, Progress, Totals};
 use ais_replay::sink::SinkError;
 use ais_replay::sink::late::{Header, HeaderOptions, LateFile, LateReport};
 use ais_replay::source::file::find;
@@ -699,7 +699,7 @@ impl Kept {
 
 impl Output for Kept {
     /// Takes one window, later than those before it: an engine that runs in circles fails before memory does.
-    fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError> {
+    fn rows(&mut self, Finished { rows, .. }: &Finished) -> Result<(), SinkError> {
         let start = rows.first().expect("a window without rows").window_start;
         assert!(rows.iter().all(|row| row.window_start == start));
         assert!(self.rows.last().is_none_or(|last| last.window_start < start), "{start} comes again, or too late");

@@ -7,7 +7,7 @@ use super::progress::Bar;
 use super::replay::Extent;
 use crate::cell::Cell;
 use crate::row::Row;
-use crate::run::{Output, Progress};
+use crate::run::{Finished, Output, Progress};
 use crate::sink::SinkError;
 use crate::sink::late::LateReport;
 
@@ -36,8 +36,8 @@ impl Collect {
 }
 
 impl Output for Collect {
-    fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError> {
-        self.rows.extend(rows.iter().map(|row| (row.key(), row.clone())));
+    fn rows(&mut self, finished: &Finished) -> Result<(), SinkError> {
+        self.rows.extend(finished.rows.iter().map(|row| (row.key(), row.clone())));
         Ok(())
     }
 

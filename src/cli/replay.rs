@@ -17,11 +17,10 @@ use crate::decode::event_time::EventTimeMode;
 use crate::decode::tally::Reject;
 use crate::reconcile;
 use crate::report::MessageTypes;
-use crate::row::Row;
-use crate::run::{self, Outcome, Output, PartitionOutcome, Plan, Progress, RunError};
+use crate::run::{self, Finished, Outcome, Output, PartitionOutcome, Plan, Progress, RunError};
 use crate::sink::atomic::AtomicFile;
 use crate::sink::late::{Header, HeaderOptions, LateFile, LateReport};
-use crate::sink::rows::Form;
+use crate::sink::rows::{CsvLines, Form};
 use crate::sink::{Sink, SinkError, Target};
 use crate::source::Input;
 use crate::source::content::hexadecimal;
@@ -278,10 +277,15 @@ pub(super) fn default_form() -> Form {
 }
 
 impl Output for Files {
-    fn rows(&mut self, rows: &[Row]) -> Result<(), SinkError> {
+    fn csv_lines(&self) -> Option<CsvLines> {
+        // All of them write times alike.
+        self.sinks.iter().find_map(Sink::csv_lines)
+    }
+
+    fn rows(&mut self, finished: &Finished) -> Result<(), SinkError> {
         let mut place = 0;
         while let Some(sink) = self.sinks.get_mut(place) {
-            match self.bar.aside(|| sink.write(rows)) {
+            match self.bar.aside(|| sink.write_finished(&finished.rows, finished.csv.as_deref())) {
                 // The other targets still want their rows.
                 Err(SinkError::Closed) if self.sinks.len() > 1 || self.late.is_some() => {
                     self.closed = true;

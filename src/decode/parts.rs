@@ -228,7 +228,8 @@ pub struct Parts {
     open: VecDeque<Box<Joint>>,
     /// What tells most keys apart, of each that is open.
     keys: VecDeque<u64>,
-    /// Storage for more.
+    /// Storage for more. Boxed as those that are open, between which it goes back and forth.
+    #[expect(clippy::vec_box)]
     spare: Vec<Box<Joint>>,
 }
 

@@ -86,14 +86,27 @@ pub struct DueWindow {
 }
 
 impl DueWindow {
+    /// Its start, epoch seconds.
+    #[must_use]
+    pub fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// Its aggregates by cell, ascending; never none.
+    #[must_use]
+    pub fn cells(&self) -> Vec<(Cell, &Aggregate)> {
+        let mut cells: Vec<(Cell, &Aggregate)> =
+            self.cells.iter().map(|(cell, aggregate)| (*cell, aggregate)).collect();
+        cells.sort_unstable_by_key(|(cell, _)| *cell);
+        cells
+    }
+
     /// Puts its cells in order.
     #[must_use]
-    pub fn in_order(self) -> ClosedWindow {
-        let mut cells: Vec<(Cell, Aggregate)> = self.cells.into_iter().collect();
+    pub fn in_order(mut self) -> ClosedWindow {
         // What is sorted is which comes where: an aggregate is large.
-        let mut order: Vec<(Cell, usize)> = cells.iter().enumerate().map(|(place, (cell, _))| (*cell, place)).collect();
-        order.sort_unstable();
-        let cells = order.iter().map(|(cell, place)| (*cell, std::mem::take(&mut cells[*place].1))).collect();
+        let order: Vec<Cell> = self.cells().iter().map(|(cell, _)| *cell).collect();
+        let cells = order.into_iter().filter_map(|cell| self.cells.remove_entry(&cell)).collect();
         ClosedWindow { start: self.start, cells, begins: true }
     }
 }

@@ -11,8 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::batch::{Batch, Judgement};
-use super::{Emitted, Plan, finish};
-use crate::row::Row;
+use super::{Finished, Finisher, Plan};
 use crate::source::blocks::Unpackers;
 use crate::source::{Input, ReadOptions, ReadOutcome, Reader, SourceError};
 use crate::spill::SpillError;
@@ -41,7 +40,7 @@ pub(super) struct Workers {
 struct Shared {
     judgement: Judgement,
     read: ReadOptions,
-    emitted: Arc<Mutex<Emitted>>,
+    finisher: Arc<Finisher>,
     queues: Mutex<Queues>,
     /// Told when there may be something to do.
     work: Condvar,
@@ -71,7 +70,7 @@ struct Queues {
 enum Window {
     Due(Due),
     WorkedOn,
-    Finished(Result<Vec<Row>, SpillError>),
+    Finished(Result<Finished, SpillError>),
 }
 
 /// Chunks of one input.
@@ -152,7 +151,7 @@ impl Queue {
 
 impl Workers {
     /// `threads`, at least 2: this one and others.
-    pub(super) fn start(plan: &Plan, emitted: Arc<Mutex<Emitted>>) -> Self {
+    pub(super) fn start(plan: &Plan, finisher: Arc<Finisher>) -> Self {
         let queues = Queues {
             of_inputs: BTreeMap::new(),
             chunks_ahead: CHUNKS_AHEAD * plan.threads,
@@ -167,7 +166,7 @@ impl Workers {
         let shared = Arc::new(Shared {
             judgement: Judgement::of(plan),
             read: ReadOptions { unpackers: Some(Unpackers::new(plan.threads)), ..plan.read.clone() },
-            emitted,
+            finisher,
             queues: Mutex::new(queues),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -229,17 +228,17 @@ impl Workers {
     /// # Errors
     ///
     /// Where what they are counted in does not fit on disk.
-    pub(super) fn next_rows(&self) -> Result<Vec<Row>, SpillError> {
+    pub(super) fn next_rows(&self) -> Result<Option<Finished>, SpillError> {
         let mut queues = self.shared.lock();
         loop {
             assert!(!queues.broken, "a worker panicked");
             match queues.windows.pop_front() {
-                Some(Window::Finished(rows)) => {
+                Some(Window::Finished(finished)) => {
                     queues.first_window += 1;
-                    return rows;
+                    return finished.map(Some);
                 }
                 Some(other) => queues.windows.push_front(other),
-                None => return Ok(Vec::new()),
+                None => return Ok(None),
             }
             let job = queues.window_job();
             queues = self.shared.help(queues, job);
@@ -321,11 +320,11 @@ impl Shared {
     fn work_at(&self, job: Job) {
         match job {
             Job::Window(number, window) => {
-                let rows = finish(window, &self.emitted);
+                let finished = self.finisher.finish(&window);
                 let mut queues = self.lock();
                 // Windows are taken from the front once they are finished, and this one was not.
                 let place = (number - queues.first_window) as usize;
-                queues.windows[place] = Window::Finished(rows);
+                queues.windows[place] = Window::Finished(finished);
                 self.tell_counting(&queues);
             }
             Job::Chunk(job) => self.read_and_decode(job),

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use crate::row::Row;
 use crate::store::write::{ReadRun, StoreError, TableName, TableSink, WriteReport};
 use atomic::AtomicFile;
-use rows::{Form, RowWriter};
+use rows::{CsvLines, Form, RowWriter};
 
 /// Rows or results that could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -123,9 +123,32 @@ impl Sink {
     ///
     /// Where they cannot be written.
     pub fn write(&mut self, rows: &[Row]) -> Result<(), SinkError> {
+        self.write_finished(rows, None)
+    }
+
+    /// What makes rows into lines of CSV for it.
+    #[must_use]
+    pub fn csv_lines(&self) -> Option<CsvLines> {
         match self {
-            Self::Stdout(writer) => writer.write(rows).and_then(|()| writer.flush()).map_err(SinkError::stdout),
-            Self::Csv(writer) => writer.write(rows).map_err(|error| writer.get_ref().error(error)),
+            Self::Stdout(writer) => writer.csv_lines(),
+            Self::Csv(writer) => writer.csv_lines(),
+            Self::Table(_) => None,
+        }
+    }
+
+    /// Takes the rows of a window. `lines` are what [`Sink::csv_lines`] makes of them, if somebody has done that already.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be written.
+    pub fn write_finished(&mut self, rows: &[Row], lines: Option<&[u8]>) -> Result<(), SinkError> {
+        let lines = lines.filter(|_| self.csv_lines().is_some());
+        match self {
+            Self::Stdout(writer) => {
+                let written = write_to(writer, rows, lines);
+                written.and_then(|()| writer.flush()).map_err(SinkError::stdout)
+            }
+            Self::Csv(writer) => write_to(writer, rows, lines).map_err(|error| writer.get_ref().error(error)),
             Self::Table(table) => table.push(rows).map_err(SinkError::Spool),
         }
     }
@@ -161,5 +184,12 @@ impl Sink {
                 }
             }
         }
+    }
+}
+
+fn write_to<W: io::Write>(writer: &mut RowWriter<W>, rows: &[Row], lines: Option<&[u8]>) -> io::Result<()> {
+    match lines {
+        Some(lines) => writer.write_lines(lines),
+        None => writer.write(rows),
     }
 }

@@ -28,16 +28,10 @@ pub enum Form {
 ///
 /// Nothing is written before the first rows or the end, so that a run that fails leaves no header behind.
 pub struct RowWriter<W: Write> {
-    writer: Writer<W>,
+    out: W,
+    form: Form,
     utc: bool,
     begun: bool,
-}
-
-enum Writer<W: Write> {
-    Csv(CsvText<W>),
-    Json(W),
-    Ndjson(W),
-    Table(W),
 }
 
 /// A row as JSON. Decimals are strings, so that no reader makes a float of a sum by accident.
@@ -62,21 +56,28 @@ enum JsonTime {
 impl<W: Write> RowWriter<W> {
     /// A writer. With `utc`, window starts are RFC 3339 instead of epoch seconds.
     pub fn new(out: W, form: Form, utc: bool) -> Self {
-        let writer = match form {
-            Form::Csv => Writer::Csv(CsvText { out, text: Vec::with_capacity(CSV_BUFFER_BYTES) }),
-            Form::Json => Writer::Json(out),
-            Form::Ndjson => Writer::Ndjson(out),
-            Form::Table => Writer::Table(out),
-        };
-        Self { writer, utc, begun: false }
+        Self { out, form, utc, begun: false }
     }
 
     /// What it writes to.
     pub fn get_ref(&self) -> &W {
-        match &self.writer {
-            Writer::Csv(csv) => &csv.out,
-            Writer::Json(out) | Writer::Ndjson(out) | Writer::Table(out) => out,
-        }
+        &self.out
+    }
+
+    /// What makes rows into the lines that [`RowWriter::write_lines`] takes, if it writes CSV.
+    #[must_use]
+    pub fn csv_lines(&self) -> Option<CsvLines> {
+        (self.form == Form::Csv).then_some(CsvLines { utc: self.utc })
+    }
+
+    /// Writes rows that are lines of CSV already.
+    ///
+    /// # Errors
+    ///
+    /// Those of the underlying writer.
+    pub fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.begin()?;
+        self.out.write_all(lines)
     }
 
     /// Writes rows.
@@ -88,20 +89,22 @@ impl<W: Write> RowWriter<W> {
         if rows.is_empty() {
             return Ok(());
         }
-        self.begin()?;
-        let utc = self.utc;
-        match &mut self.writer {
-            Writer::Csv(csv) => rows.iter().try_for_each(|row| csv.push(row, utc)),
-            Writer::Ndjson(out) => rows.iter().try_for_each(|row| {
-                serde_json::to_writer(&mut *out, &json_row(row, utc))?;
+        let Self { out, form, utc, .. } = self;
+        match form {
+            Form::Csv => {
+                let lines = CsvLines { utc: *utc }.of(rows);
+                self.write_lines(&lines)
+            }
+            Form::Ndjson => rows.iter().try_for_each(|row| {
+                serde_json::to_writer(&mut *out, &json_row(row, *utc))?;
                 out.write_all(b"\n")
             }),
-            Writer::Json(out) => rows.iter().try_for_each(|row| {
+            Form::Json => rows.iter().try_for_each(|row| {
                 out.write_all(if self.begun { b",\n" } else { b"[\n" })?;
                 self.begun = true;
-                Ok(serde_json::to_writer(&mut *out, &json_row(row, utc))?)
+                Ok(serde_json::to_writer(&mut *out, &json_row(row, *utc))?)
             }),
-            Writer::Table(out) => {
+            Form::Table => {
                 let table = table(rows, !self.begun);
                 self.begun = true;
                 table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
@@ -111,12 +114,9 @@ impl<W: Write> RowWriter<W> {
 
     /// Writes what comes before the first row, where that does not depend on there being one.
     fn begin(&mut self) -> io::Result<()> {
-        if let Writer::Csv(csv) = &mut self.writer
-            && !self.begun
-        {
-            csv.text.extend_from_slice(COLUMNS.join(",").as_bytes());
-            csv.text.push(b'\n');
+        if self.form == Form::Csv && !self.begun {
             self.begun = true;
+            writeln!(self.out, "{}", COLUMNS.join(","))?;
         }
         Ok(())
     }
@@ -127,13 +127,7 @@ impl<W: Write> RowWriter<W> {
     ///
     /// Those of the underlying writer.
     pub fn flush(&mut self) -> io::Result<()> {
-        match &mut self.writer {
-            Writer::Csv(csv) => {
-                csv.hand_on()?;
-                csv.out.flush()
-            }
-            Writer::Json(out) | Writer::Ndjson(out) | Writer::Table(out) => out.flush(),
-        }
+        self.out.flush()
     }
 
     /// Ends the text and returns what it was written to.
@@ -143,17 +137,10 @@ impl<W: Write> RowWriter<W> {
     /// Those of the underlying writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.begin()?;
-        match self.writer {
-            Writer::Csv(mut csv) => {
-                csv.hand_on()?;
-                Ok(csv.out)
-            }
-            Writer::Json(mut out) => {
-                out.write_all(if self.begun { b"\n]\n" } else { b"[]\n" })?;
-                Ok(out)
-            }
-            Writer::Ndjson(out) | Writer::Table(out) => Ok(out),
+        if self.form == Form::Json {
+            self.out.write_all(if self.begun { b"\n]\n" } else { b"[]\n" })?;
         }
+        Ok(self.out)
     }
 }
 
@@ -165,72 +152,103 @@ fn average(row: &Row) -> String {
     row.average().map(|average| average.to_string()).unwrap_or_default()
 }
 
-/// How much text is gathered before it is written.
-const CSV_BUFFER_BYTES: usize = 64 * 1024;
-
-/// Rows as CSV. No column can hold a comma, a quote or a line end, so none is ever quoted.
-struct CsvText<W: Write> {
-    out: W,
-    text: Vec<u8>,
+/// How rows become lines of CSV, without the header, wherever they are finished.
+#[derive(Clone, Copy, Debug)]
+pub struct CsvLines {
+    /// Whether window starts are RFC 3339 instead of epoch seconds.
+    pub utc: bool,
 }
 
-impl<W: Write> CsvText<W> {
-    /// Adds a row. A result may have more rows than the input has vessels, so this makes no strings.
-    fn push(&mut self, row: &Row, utc: bool) -> io::Result<()> {
-        push_columns(&mut self.text, row, utc);
-        if self.text.len() >= CSV_BUFFER_BYTES { self.hand_on() } else { Ok(()) }
+/// What a line of CSV takes, but for a few.
+const USUAL_LINE_BYTES: usize = 40;
+
+impl CsvLines {
+    /// The lines of these rows.
+    #[must_use]
+    pub fn of(self, rows: &[Row]) -> Vec<u8> {
+        let mut text = Vec::with_capacity(rows.len() * USUAL_LINE_BYTES);
+        self.push(rows, &mut text);
+        text
     }
 
-    fn hand_on(&mut self) -> io::Result<()> {
-        let written = self.out.write_all(&self.text);
-        self.text.clear();
-        written
+    /// Adds the lines of these rows. A result may have more rows than the input has vessels, so this makes no strings.
+    fn push(self, rows: &[Row], text: &mut Vec<u8>) {
+        let mut start = (None, String::new());
+        for row in rows {
+            // Rows come window by window.
+            if start.0 != Some(row.window_start) {
+                start = (Some(row.window_start), time_text(row.window_start, self.utc));
+            }
+            let mut line = Line { bytes: [0; LONGEST_LINE], length: 0 };
+            line.columns(row, start.1.as_bytes());
+            text.extend_from_slice(&line.bytes[..line.length]);
+        }
     }
 }
 
-fn push_columns(text: &mut Vec<u8>, row: &Row, utc: bool) {
-    text.extend_from_slice(row.cell.text().as_ref());
-    text.push(b',');
-    if utc {
-        text.extend_from_slice(seconds_to_rfc3339(row.window_start).as_bytes());
-    } else {
-        text.extend_from_slice(itoa::Buffer::new().format(row.window_start).as_bytes());
+/// More than any line has: twelve characters of a cell, a time, five numbers of at most twenty digits, and what is between.
+const LONGEST_LINE: usize = 192;
+
+struct Line {
+    bytes: [u8; LONGEST_LINE],
+    length: usize,
+}
+
+impl Line {
+    fn columns(&mut self, row: &Row, start: &[u8]) {
+        self.text(row.cell.text().as_ref());
+        self.text(b",");
+        self.text(start);
+        self.text(b",");
+        self.number(row.count);
+        self.text(b",");
+        if let Some(vessels) = row.vessels {
+            self.number(vessels);
+        }
+        self.text(b",");
+        self.number(row.sog_sum.0 / 10);
+        self.text(&[b'.', digit(row.sog_sum.0 % 10), b',']);
+        self.number(row.sog_missing);
+        self.text(b",");
+        if let Some(average) = row.average() {
+            let hundredths = average.hundredths();
+            let (whole, rest) = match u64::try_from(hundredths) {
+                Ok(hundredths) => (hundredths / 100, hundredths % 100),
+                // An average is at most a sum of 64 bits in tenths, so its whole knots fit.
+                Err(_) => ((hundredths / 100) as u64, (hundredths % 100) as u64),
+            };
+            self.number(whole);
+            self.text(&[b'.', digit(rest / 10), digit(rest % 10)]);
+        }
+        self.text(b"\n");
     }
-    text.push(b',');
-    push_number(text, row.count);
-    text.push(b',');
-    if let Some(vessels) = row.vessels {
-        push_number(text, vessels);
+
+    #[inline(always)]
+    fn text(&mut self, text: &[u8]) {
+        self.bytes[self.length..][..text.len()].copy_from_slice(text);
+        self.length += text.len();
     }
-    text.push(b',');
-    push_number(text, row.sog_sum.0 / 10);
-    text.extend_from_slice(&[b'.', digit(row.sog_sum.0 % 10), b',']);
-    push_number(text, row.sog_missing);
-    text.push(b',');
-    if let Some(average) = row.average() {
-        let hundredths = average.hundredths();
-        let (whole, rest) = match u64::try_from(hundredths) {
-            Ok(hundredths) => (hundredths / 100, hundredths % 100),
-            // An average is at most a sum of 64 bits in tenths, so its whole knots fit.
-            Err(_) => ((hundredths / 100) as u64, (hundredths % 100) as u64),
+
+    #[inline(always)]
+    fn number(&mut self, mut number: u64) {
+        // Most numbers of a row have one digit or two.
+        let digits = match number {
+            0..10 => 1,
+            10..100 => 2,
+            100..1_000 => 3,
+            _ => 1 + number.ilog10() as usize,
         };
-        push_number(text, whole);
-        text.extend_from_slice(&[b'.', digit(rest / 10), digit(rest % 10)]);
+        for place in self.bytes[self.length..][..digits].iter_mut().rev() {
+            *place = digit(number % 10);
+            number /= 10;
+        }
+        self.length += digits;
     }
-    text.push(b'\n');
 }
 
+#[inline(always)]
 fn digit(value: u64) -> u8 {
     b'0' + value as u8
-}
-
-/// Most numbers of a row have one digit.
-fn push_number(text: &mut Vec<u8>, number: u64) {
-    if number < 10 {
-        text.push(digit(number));
-    } else {
-        text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-    }
 }
 
 fn columns(row: &Row, utc: bool) -> [String; 7] {
@@ -301,8 +319,7 @@ mod tests {
                     sog_missing: count.min(1),
                 };
                 for utc in [false, true] {
-                    let mut text = Vec::new();
-                    push_columns(&mut text, &row, utc);
+                    let text = CsvLines { utc }.of(std::slice::from_ref(&row));
                     let mut by_the_crate = csv::Writer::from_writer(Vec::new());
                     by_the_crate.write_record(columns(&row, utc)).unwrap();
                     assert_eq!(text, by_the_crate.into_inner().unwrap(), "{row:?}");

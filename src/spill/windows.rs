@@ -162,12 +162,30 @@ pub enum Due {
 }
 
 impl Due {
-    /// Puts the cells in order.
+    /// Start of the window, epoch seconds.
     #[must_use]
-    pub fn in_order(self) -> ClosedWindow {
+    pub fn start(&self) -> i64 {
         match self {
-            Self::Window(window) => window.in_order(),
-            Self::Piece(piece) => piece,
+            Self::Window(window) => window.start(),
+            Self::Piece(piece) => piece.start,
+        }
+    }
+
+    /// Whether nothing of the window came before.
+    #[must_use]
+    pub fn begins(&self) -> bool {
+        match self {
+            Self::Window(_) => true,
+            Self::Piece(piece) => piece.begins,
+        }
+    }
+
+    /// The aggregates by cell, ascending; never none.
+    #[must_use]
+    pub fn in_order(&self) -> Vec<(Cell, &Aggregate)> {
+        match self {
+            Self::Window(window) => window.cells(),
+            Self::Piece(piece) => piece.cells.iter().map(|(cell, aggregate)| (*cell, aggregate)).collect(),
         }
     }
 }
@@ -241,12 +259,9 @@ mod tests {
 
     type Flat = (i64, Cell, [u64; 4]);
 
-    fn flat(window: &ClosedWindow) -> Vec<Flat> {
-        let flat = |(cell, aggregate): &(Cell, Aggregate)| {
-            let Aggregate { count, sog_sum, sog_missing, vessels } = aggregate;
-            (window.start, *cell, [*count, *sog_sum, *sog_missing, vessels.len() as u64])
-        };
-        window.cells.iter().map(flat).collect()
+    fn flat(start: i64, cell: Cell, aggregate: &Aggregate) -> Flat {
+        let Aggregate { count, sog_sum, sog_missing, vessels } = aggregate;
+        (start, cell, [*count, *sog_sum, *sog_missing, vessels.len() as u64])
     }
 
     #[test]
@@ -265,7 +280,7 @@ mod tests {
             }
             let mut expected = Vec::new();
             let emit = |window: ClosedWindow| {
-                expected.extend(flat(&window));
+                expected.extend(window.cells.iter().map(|(cell, aggregate)| flat(window.start, *cell, aggregate)));
                 Ok::<(), SpillError>(())
             };
             unlimited.finish(emit).unwrap();
@@ -273,13 +288,13 @@ mod tests {
             let (mut found, mut pieces) = (Vec::new(), 0_u64);
             let (mut begun, mut last) = (0, None);
             while let Some(due) = limited.take_due(i64::MAX).unwrap() {
-                let window = due.in_order();
-                assert!(window.cells.len() <= CELLS_AT_ONCE);
-                assert_eq!(window.begins, last != Some(window.start));
-                last = Some(window.start);
-                begun += u64::from(window.begins);
+                let cells = due.in_order();
+                assert!(cells.len() <= CELLS_AT_ONCE);
+                assert_eq!(due.begins(), last != Some(due.start()));
+                last = Some(due.start());
+                begun += u64::from(due.begins());
                 pieces += 1;
-                found.extend(flat(&window));
+                found.extend(cells.iter().map(|(cell, aggregate)| flat(due.start(), *cell, aggregate)));
             }
             assert!(begun < pieces);
             assert!(limited.spilled().runs > 20 && pieces > 4, "{:?}, {pieces} pieces", limited.spilled());
