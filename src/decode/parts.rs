@@ -1,6 +1,5 @@
 //! Messages in several sentences: parts wait for each other, bounded in number and in age, and are never decoded alone.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::decode::scan::{Context, Vdm};
@@ -100,15 +99,15 @@ pub struct Joint {
     own_ship: bool,
     total: u8,
     /// What its parts have in common: the group, else sequence id and channel.
-    group: Option<Vec<u8>>,
+    group: Option<Range<usize>>,
     sequence: Option<u8>,
     channel: u8,
-    source: Option<Vec<u8>>,
+    source: Option<Range<usize>>,
     opened: u64,
     last_time: Option<Timestamp>,
     pieces: [Option<Piece>; MAX_PARTS],
     missing: u8,
-    /// Payloads and sentences of the parts, as they came.
+    /// Group, source, payloads and sentences of the parts, as they came.
     bytes: Vec<u8>,
     /// Once it is whole: the payloads in their order, and the fill bits at their end.
     payload: Vec<u8>,
@@ -118,29 +117,37 @@ pub struct Joint {
 impl Joint {
     /// An open message without parts yet, in the storage of another.
     fn begin(&mut self, part: &Part<'_>) {
+        // Field by field: most of it is room for more parts than there are.
         self.bytes.clear();
         self.payload.clear();
-        *self = Self {
-            own_ship: part.vdm.own_ship,
-            total: part.vdm.total,
-            group: part.group.map(<[u8]>::to_vec),
-            sequence: part.vdm.sequence,
-            channel: part.vdm.channel,
-            source: part.source.map(<[u8]>::to_vec),
-            opened: part.line,
-            last_time: None,
-            pieces: Default::default(),
-            missing: part.vdm.total,
-            bytes: std::mem::take(&mut self.bytes),
-            payload: std::mem::take(&mut self.payload),
-            fill: 0,
-        };
+        self.own_ship = part.vdm.own_ship;
+        self.total = part.vdm.total;
+        self.group = part.group.map(|group| self.put(group));
+        self.sequence = part.vdm.sequence;
+        self.channel = part.vdm.channel;
+        self.source = part.source.map(|source| self.put(source));
+        self.opened = part.line;
+        self.last_time = None;
+        self.pieces.iter_mut().for_each(|piece| *piece = None);
+        self.missing = part.vdm.total;
+        self.fill = 0;
+    }
+
+    /// Keeps some bytes, and tells where.
+    fn put(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    fn source(&self) -> Option<&[u8]> {
+        self.source.clone().map(|place| &self.bytes[place])
     }
 
     /// Same key, whoever received it.
     fn has_key_of(&self, part: &Part<'_>) -> bool {
         let common = match (&self.group, part.group) {
-            (Some(mine), Some(group)) => mine == group,
+            (Some(mine), Some(group)) => &self.bytes[mine.clone()] == group,
             (None, None) => self.sequence == part.vdm.sequence && self.channel == part.vdm.channel,
             _ => false,
         };
@@ -161,17 +168,15 @@ impl Joint {
     /// Takes a part that it lacks.
     fn take(&mut self, part: &Part<'_>, sentence: Sentence<'_>) {
         if self.source.is_none() {
-            self.source = part.source.map(<[u8]>::to_vec);
+            self.source = part.source.map(|source| self.put(source));
         }
         self.last_time = part.time.or(self.last_time);
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(part.vdm.payload);
-        let middle = self.bytes.len();
-        self.bytes.extend_from_slice(sentence.tag_line.unwrap_or_default());
-        self.bytes.extend_from_slice(sentence.text);
+        let payload = self.put(part.vdm.payload);
+        let tag_line = self.put(sentence.tag_line.unwrap_or_default());
+        let text = self.put(sentence.text);
         let piece = Piece {
-            payload: start..middle,
-            sentence: middle..self.bytes.len(),
+            payload,
+            sentence: tag_line.start..text.end,
             fill: part.vdm.fill,
             time: part.time,
             line: part.line,
@@ -222,49 +227,51 @@ impl Joint {
     }
 }
 
-/// The open messages of a partition, oldest first.
+/// The open messages of a partition, oldest first. A few hundred at most: a walk past their keys is cheaper than an index.
 #[derive(Debug, Default)]
+// They are large, and go back and forth.
+#[expect(clippy::vec_box)]
 pub struct Parts {
-    open: VecDeque<Box<Joint>>,
+    open: Vec<Box<Joint>>,
     /// What tells most keys apart, of each that is open.
-    keys: VecDeque<u64>,
-    /// Storage for more. Boxed as those that are open, between which it goes back and forth.
-    #[expect(clippy::vec_box)]
+    keys: Vec<u64>,
+    /// Storage for more.
     spare: Vec<Box<Joint>>,
 }
 
 impl Parts {
     /// Takes a part. Calls `abandon` with the line of each part that is given up for this one, or for its age.
     pub fn join(&mut self, part: &Part<'_>, sentence: Sentence<'_>, mut abandon: impl FnMut(u64)) -> Joined {
-        while self.open.front().is_some_and(|open| part.line.saturating_sub(open.opened) > MAX_AGE_LINES) {
+        while self.open.first().is_some_and(|open| part.line.saturating_sub(open.opened) > MAX_AGE_LINES) {
             self.give_up(0, &mut abandon);
         }
         let key = key_of(part);
-        // A message of the same key and source from another minute has been waited for long enough.
-        while let Some(stale) = self.stale(key, part) {
-            self.give_up(stale, &mut abandon);
-        }
-        let place = match self.place_for(key, part) {
-            Place::Ambiguous => return Joined::Ambiguous,
-            Place::Open(place) => place,
-            Place::Afresh(place) => {
-                self.give_up(place, &mut abandon);
-                self.add(key, part, &mut abandon)
+        let place = match self.keys.iter().position(|known| *known == key) {
+            None => self.add(key, part, &mut abandon),
+            Some(first) => {
+                // A message of the same key and source from another minute has been waited for long enough.
+                while let Some(stale) = self.stale(key, first, part) {
+                    self.give_up(stale, &mut abandon);
+                }
+                match self.place_for(key, first, part) {
+                    Place::Ambiguous => return Joined::Ambiguous,
+                    Place::Open(place) => place,
+                    Place::Afresh(place) => {
+                        self.give_up(place, &mut abandon);
+                        self.add(key, part, &mut abandon)
+                    }
+                    Place::New => self.add(key, part, &mut abandon),
+                }
             }
-            Place::New => self.add(key, part, &mut abandon),
         };
         let open = &mut self.open[place];
         open.take(part, sentence);
         if open.missing > 0 {
             return Joined::Waits;
         }
-        match self.remove(place) {
-            Some(mut whole) => {
-                whole.complete();
-                Joined::Whole(whole)
-            }
-            None => Joined::Waits,
-        }
+        let mut whole = self.remove(place);
+        whole.complete();
+        Joined::Whole(whole)
     }
 
     /// Takes back a message that is read.
@@ -274,20 +281,20 @@ impl Parts {
         }
     }
 
-    /// The open messages of a part's key, with their places.
-    fn of_key<'s>(&'s self, key: u64, part: &'s Part<'_>) -> impl Iterator<Item = (usize, &'s Joint)> {
-        let places = self.keys.iter().enumerate().filter(move |(_, known)| **known == key);
+    /// The open messages of a part's key, with their places. There is none before `first`.
+    fn of_key<'s>(&'s self, key: u64, first: usize, part: &'s Part<'_>) -> impl Iterator<Item = (usize, &'s Joint)> {
+        let places = (first..).zip(&self.keys[first..]).filter(move |(_, known)| **known == key);
         places.map(|(place, _)| (place, &*self.open[place])).filter(|(_, open)| open.has_key_of(part))
     }
 
-    fn stale(&self, key: u64, part: &Part<'_>) -> Option<usize> {
-        let mut of_source = self.of_key(key, part).filter(|(_, open)| open.source.as_deref() == part.source);
+    fn stale(&self, key: u64, first: usize, part: &Part<'_>) -> Option<usize> {
+        let mut of_source = self.of_key(key, first, part).filter(|(_, open)| open.source() == part.source);
         of_source.find(|(_, open)| !open.is_of_time_of(part)).map(|(place, _)| place)
     }
 
-    fn place_for(&self, key: u64, part: &Part<'_>) -> Place {
-        let fitting = || self.of_key(key, part).filter(|(_, open)| open.is_of_time_of(part));
-        let same_source = fitting().find(|(_, open)| open.source.as_deref() == part.source);
+    fn place_for(&self, key: u64, first: usize, part: &Part<'_>) -> Place {
+        let fitting = || self.of_key(key, first, part).filter(|(_, open)| open.is_of_time_of(part));
+        let same_source = fitting().find(|(_, open)| open.source() == part.source);
         if part.source.is_some() {
             let unnamed = fitting().find(|(_, open)| open.source.is_none() && open.lacks(part));
             return match (same_source, unnamed) {
@@ -312,21 +319,21 @@ impl Parts {
         }
         let mut open = self.spare.pop().unwrap_or_default();
         open.begin(part);
-        self.open.push_back(open);
-        self.keys.push_back(key);
+        self.open.push(open);
+        self.keys.push(key);
         self.open.len() - 1
     }
 
-    fn remove(&mut self, place: usize) -> Option<Box<Joint>> {
+    /// Takes one that is open, by its place.
+    fn remove(&mut self, place: usize) -> Box<Joint> {
         self.keys.remove(place);
         self.open.remove(place)
     }
 
     fn give_up(&mut self, place: usize, abandon: &mut impl FnMut(u64)) {
-        if let Some(open) = self.remove(place) {
-            open.lines().for_each(abandon);
-            self.give_back(open);
-        }
+        let open = self.remove(place);
+        open.lines().for_each(abandon);
+        self.give_back(open);
     }
 
     /// Gives up everything that still waits, at the end of the partition.
