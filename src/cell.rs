@@ -132,6 +132,15 @@ pub struct CellText {
     length: usize,
 }
 
+impl CellText {
+    /// Its characters, and zeros behind them.
+    #[inline]
+    #[must_use]
+    pub fn characters(&self) -> [u8; 12] {
+        self.characters
+    }
+}
+
 impl AsRef<[u8]> for CellText {
     fn as_ref(&self) -> &[u8] {
         &self.characters[..self.length]

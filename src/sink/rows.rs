@@ -173,20 +173,42 @@ impl CsvLines {
 
     /// Adds the lines of these rows. A result may have more rows than the input has vessels, so this makes no strings.
     fn push(self, rows: &[Row], text: &mut Vec<u8>) {
-        let mut start = (None, String::new());
+        let mut line = Line { bytes: [0; LONGEST_LINE], length: 0 };
+        let mut start = Start { of: None, text: [0; LONGEST_START], length: 0 };
         for row in rows {
             // Rows come window by window.
-            if start.0 != Some(row.window_start) {
-                start = (Some(row.window_start), time_text(row.window_start, self.utc));
+            if start.of != Some(row.window_start) {
+                start = Start::new(row.window_start, self.utc);
             }
-            let mut line = Line { bytes: [0; LONGEST_LINE], length: 0 };
-            line.columns(row, start.1.as_bytes());
+            line.length = 0;
+            line.columns(row, &start);
             text.extend_from_slice(&line.bytes[..line.length]);
         }
     }
 }
 
-/// More than any line has: twelve characters of a cell, a time, five numbers of at most twenty digits, and what is between.
+/// Room for every window start: a date with its year in any number of digits, or as many seconds.
+const LONGEST_START: usize = 32;
+
+/// A window start as text.
+struct Start {
+    of: Option<i64>,
+    text: [u8; LONGEST_START],
+    length: usize,
+}
+
+impl Start {
+    fn new(seconds: i64, utc: bool) -> Self {
+        let mut start = Self { of: Some(seconds), text: [0; LONGEST_START], length: 0 };
+        for (place, byte) in start.text.iter_mut().zip(time_text(seconds, utc).bytes()) {
+            *place = byte;
+            start.length += 1;
+        }
+        start
+    }
+}
+
+/// More than any line has: twelve characters of a cell, a start, five numbers of at most twenty digits, and what is between.
 const LONGEST_LINE: usize = 192;
 
 struct Line {
@@ -195,21 +217,20 @@ struct Line {
 }
 
 impl Line {
-    fn columns(&mut self, row: &Row, start: &[u8]) {
-        self.text(row.cell.text().as_ref());
-        self.text(b",");
-        self.text(start);
-        self.text(b",");
-        self.number(row.count);
-        self.text(b",");
-        if let Some(vessels) = row.vessels {
-            self.number(vessels);
+    fn columns(&mut self, row: &Row, start: &Start) {
+        let cell = row.cell.text();
+        self.start_of(&cell.characters(), cell.as_ref().len());
+        self.put([b',']);
+        self.start_of(&start.text, start.length);
+        self.put([b',']);
+        self.number(row.count, b',');
+        match row.vessels {
+            Some(vessels) => self.number(vessels, b','),
+            None => self.put([b',']),
         }
-        self.text(b",");
-        self.number(row.sog_sum.0 / 10);
-        self.text(&[b'.', digit(row.sog_sum.0 % 10), b',']);
-        self.number(row.sog_missing);
-        self.text(b",");
+        self.number(row.sog_sum.0 / 10, b'.');
+        self.put([digit(row.sog_sum.0 % 10), b',']);
+        self.number(row.sog_missing, b',');
         if let Some(average) = row.average() {
             let hundredths = average.hundredths();
             let (whole, rest) = match u64::try_from(hundredths) {
@@ -217,32 +238,41 @@ impl Line {
                 // An average is at most a sum of 64 bits in tenths, so its whole knots fit.
                 Err(_) => ((hundredths / 100) as u64, (hundredths % 100) as u64),
             };
-            self.number(whole);
-            self.text(&[b'.', digit(rest / 10), digit(rest % 10)]);
+            self.number(whole, b'.');
+            self.put([digit(rest / 10), digit(rest % 10)]);
         }
-        self.text(b"\n");
+        self.put([b'\n']);
+    }
+
+    /// Adds the first `length` of so many bytes. All of them are copied: that is cheaper where their number is known beforehand.
+    #[inline(always)]
+    fn start_of<const MOST: usize>(&mut self, bytes: &[u8; MOST], length: usize) {
+        self.put(*bytes);
+        self.length -= MOST - length;
     }
 
     #[inline(always)]
-    fn text(&mut self, text: &[u8]) {
-        self.bytes[self.length..][..text.len()].copy_from_slice(text);
-        self.length += text.len();
+    fn put<const LENGTH: usize>(&mut self, bytes: [u8; LENGTH]) {
+        self.bytes[self.length..][..LENGTH].copy_from_slice(&bytes);
+        self.length += LENGTH;
     }
 
+    /// Adds a number and what stands behind it. Most numbers of a row have one digit or two.
     #[inline(always)]
-    fn number(&mut self, mut number: u64) {
-        // Most numbers of a row have one digit or two.
-        let digits = match number {
-            0..10 => 1,
-            10..100 => 2,
-            100..1_000 => 3,
-            _ => 1 + number.ilog10() as usize,
-        };
-        for place in self.bytes[self.length..][..digits].iter_mut().rev() {
-            *place = digit(number % 10);
-            number /= 10;
+    fn number(&mut self, number: u64, behind: u8) {
+        match number {
+            0..10 => self.put([digit(number), behind]),
+            10..100 => self.put([digit(number / 10), digit(number % 10), behind]),
+            _ => self.long_number(number, behind),
         }
-        self.length += digits;
+    }
+
+    #[cold]
+    fn long_number(&mut self, number: u64, behind: u8) {
+        for byte in itoa::Buffer::new().format(number).bytes() {
+            self.put([byte]);
+        }
+        self.put([behind]);
     }
 }
 
