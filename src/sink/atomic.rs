@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use tempfile::NamedTempFile;
 
@@ -32,12 +33,56 @@ pub struct AtomicFile {
 #[derive(Debug)]
 enum Place {
     /// A temporary file, and where it goes.
-    Beside { writer: BufWriter<NamedTempFile>, target: PathBuf },
+    Beside { writer: BufWriter<Synced>, target: PathBuf },
     /// A pipe or a device: there is nothing to rename.
     Direct(BufWriter<File>),
 }
 
-const BUFFER_BYTES: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// After how many bytes the disk is asked to keep what it was given.
+const SYNC_BYTES: usize = 4 * 1024 * 1024;
+
+/// A temporary file that the disk begins to keep while it is still written, so that there is little to wait for at its end.
+#[derive(Debug)]
+struct Synced {
+    file: NamedTempFile,
+    syncing: Option<JoinHandle<io::Result<()>>>,
+    unsynced: usize,
+}
+
+impl Synced {
+    /// Waits until the disk keeps what it was asked for, and tells how that went: the system tells of a failure only once.
+    fn synced(&mut self) -> io::Result<()> {
+        let failed = |_| Err(io::Error::other("the thread that waits for the disk failed"));
+        self.syncing.take().map_or(Ok(()), |syncing| syncing.join().unwrap_or_else(failed))
+    }
+
+    /// The file, once the disk keeps it.
+    fn finish(mut self) -> io::Result<NamedTempFile> {
+        self.synced()?;
+        self.file.as_file().sync_all()?;
+        Ok(self.file)
+    }
+}
+
+impl Write for Synced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.unsynced += written;
+        if self.unsynced >= SYNC_BYTES && self.syncing.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.unsynced = 0;
+            self.synced()?;
+            let file = self.file.as_file().try_clone()?;
+            self.syncing = Some(thread::spawn(move || file.sync_data()));
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
 
 impl AtomicFile {
     /// Makes the temporary file.
@@ -82,6 +127,7 @@ impl AtomicFile {
         builder.permissions(mode);
         let file = builder.tempfile_in(directory).map_err(fail)?;
         TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).insert(file.path().to_owned());
+        let file = Synced { file, syncing: None, unsynced: 0 };
         let writer = Place::Beside { writer: BufWriter::with_capacity(BUFFER_BYTES, file), target };
         Ok(Self { path: path.to_owned(), writer })
     }
@@ -113,7 +159,7 @@ impl AtomicFile {
                 let fail = |error| SinkError::File { path, replaced: false, error };
                 let written = writer.into_inner().map_err(io::IntoInnerError::into_error);
                 let renamed = written.and_then(|file| {
-                    file.as_file().sync_all()?;
+                    let file = file.finish()?;
                     let temporary = file.path().to_owned();
                     file.persist(&target).map_err(|error| error.error)?;
                     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).remove(&temporary);
