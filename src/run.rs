@@ -167,7 +167,7 @@ impl Emitted {
             totals.sog_sum.0 += aggregate.sog_sum;
             totals.sog_missing += aggregate.sog_missing;
             self.cells.insert(cell.number())?;
-            aggregate.vessels.iter().try_for_each(|mmsi| self.vessels.insert(mmsi.into()))?;
+            aggregate.vessels.try_for_each(|mmsi| self.vessels.insert(mmsi.into()))?;
         }
         Ok(())
     }
@@ -441,7 +441,8 @@ impl Run<'_> {
                 self.output.rows(&self.finisher.finish(&window)?)?;
                 continue;
             };
-            while ahead < self.plan.threads
+            // One is written while the others are finished.
+            while ahead <= self.plan.threads
                 && let Some(window) = self.engine.take_due(bound)?
             {
                 workers.finish(window);

@@ -118,7 +118,7 @@ impl Timestamp {
 
 /// The value of eight digits, added up in pairs, fours and eights within one word. Every line of a tagged feed has a time,
 /// so this is among the few places where that pays.
-#[inline]
+#[inline(always)]
 fn eight_digits(text: [u8; 8]) -> Option<u64> {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(text);
