@@ -534,6 +534,37 @@ fn what_could_not_be_the_same_again_must_be_named() {
     assert!(!scene.table.exists());
 }
 
+#[test]
+fn flags_for_tables_without_a_table_are_refused_with_the_remedy() {
+    let (scene, a, _) = Scene::with_logs();
+    let list = scene.path("left.ndjson");
+    let flags: [&[&str]; 5] =
+        [&["--write", "add"], &["--again"], &["--conflicts", &list], &["--create-table"], &["--write-rate", "5"]];
+    let out = format!("csv:{}", scene.path("out.csv"));
+    for target in [&[][..], &["--to", &out], &["--dry-run"]] {
+        for flag in flags {
+            let remedy = format!("{} is for tables: give --to sqlite:PATH or --to dynamodb:TABLE with it", flag[0]);
+            assert_refused(run(&[&["file", &a], target, flag].concat()), 2, &[&remedy]);
+        }
+        let named = run(&[&["file", &a], target, &["--run-id", "night"]].concat());
+        assert_refused(named, 2, &["--run-id stands in tables and late files: give --to", "--late PATH"]);
+    }
+    let late = scene.path("late.ndjson");
+    assert_eq!(run(&["file", &a, "--late", &late, "--run-id", "night"]).status, 0);
+    for flag in flags.into_iter().filter(|flag| flag[0] != "--again").chain([&["--run-id", "night"][..]]) {
+        let remedy = format!("{} is for tables: give --to TABLE with it", flag[0]);
+        for target in [&[][..], &["--into", &out]] {
+            assert_refused(run(&[&["reconcile", &late], target, flag].concat()), 2, &[&remedy]);
+        }
+    }
+    assert_refused(run(&["reconcile", &late, "--again"]), 2, &["--again goes with --into or --to"]);
+    // Variables are set once for all commands.
+    let by_variables =
+        finish(ais_replay().args(["file", &a]).env("AIS_REPLAY_WRITE_RATE", "5").env("AIS_REPLAY_RUN_ID", "night"));
+    assert_eq!(by_variables.status, 0, "{}", by_variables.stderr);
+    assert!(!Path::new(&list).exists());
+}
+
 // ---- --run-id and --again -----------------------------------------------------------------------------------------------
 
 #[test]

@@ -251,7 +251,7 @@ pub struct TableArgs {
     #[arg(long)]
     pub create_table: bool,
 
-    /// Write at most this many rows a second
+    /// Write at most this many rows a second to DynamoDB
     #[arg(long, value_name = "N", env = "AIS_REPLAY_WRITE_RATE", value_parser = clap::value_parser!(u32).range(1..))]
     pub write_rate: Option<u32>,
 }

@@ -356,9 +356,14 @@ fn refuse_odd_table_flags(args: &RunArgs) -> Result<(), Usage> {
     if tables > 1 && args.table.conflicts.is_some() {
         return Err(Usage("--conflicts is one list of one table: write to the tables one by one".to_owned()));
     }
-    if tables == 0 && (args.table.write.is_some() || args.table.conflicts.is_some() || args.table.create_table) {
+    if tables == 0
+        && let Some(flag) = tables::flag_for_tables(&args.table)
+    {
+        return Err(Usage(format!("{flag} is for tables: give --to sqlite:PATH or --to dynamodb:TABLE with it")));
+    }
+    if tables == 0 && args.output.late.is_none() && tables::names_run(args.output.run_id.as_deref()) {
         return Err(Usage(
-            "--write, --conflicts and --create-table are for tables: give --to sqlite:PATH or dynamodb:TABLE"
+            "--run-id stands in tables and late files: give --to sqlite:PATH, --to dynamodb:TABLE or --late PATH with it"
                 .to_owned(),
         ));
     }

@@ -25,6 +25,24 @@ pub fn live_window_seconds() -> i64 {
     set.map_or(LIVE_WINDOW_SECONDS, Span::seconds)
 }
 
+/// The first flag that is for tables alone, if the command line has one. Where there is no table it would do nothing, and
+/// who gives it means something. A variable is another matter: it is set for every command.
+pub fn flag_for_tables(args: &TableArgs) -> Option<&'static str> {
+    let flags = [
+        ("--write", args.write.is_some()),
+        ("--again", args.again),
+        ("--conflicts", args.conflicts.is_some()),
+        ("--create-table", args.create_table),
+        ("--write-rate", args.write_rate.is_some() && std::env::var_os("AIS_REPLAY_WRITE_RATE").is_none()),
+    ];
+    flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+}
+
+/// Whether the command line, and no variable, names the run.
+pub fn names_run(run_id: Option<&str>) -> bool {
+    run_id.is_some() && std::env::var_os("AIS_REPLAY_RUN_ID").is_none()
+}
+
 /// Opens a table to write to.
 ///
 /// # Errors
