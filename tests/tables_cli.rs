@@ -565,6 +565,30 @@ fn flags_for_tables_without_a_table_are_refused_with_the_remedy() {
     assert!(!Path::new(&list).exists());
 }
 
+#[test]
+fn a_table_without_a_name_is_wrong_usage() {
+    let (scene, a, _) = Scene::with_logs();
+    let late = scene.path("late.ndjson");
+    assert_eq!(run(&["file", &a, "--late", &late]).status, 0);
+    for (arguments, flag) in [
+        (&["runs"][..], "--in"),
+        (&["runs", "--in", "dynamodb"], "--in"),
+        (&["verify", "--all"], "--in"),
+        (&["verify", "--all", "--in", "csv:x", "--against", "dynamodb"], "--against"),
+        (&["file", &a, "--to", "dynamodb"], "--to"),
+        (&["reconcile", &late, "--to", "dynamodb"], "--to"),
+    ] {
+        let sentence =
+            format!("error: no table is named: give {flag} dynamodb:TABLE or {flag} sqlite:PATH, or set AGG_TABLE\n");
+        for name in [None, Some("")] {
+            let mut command = ais_replay();
+            command.args(arguments).envs(name.map(|name| ("AGG_TABLE", name)));
+            let ran = finish(&mut command);
+            assert_eq!((ran.status, ran.stderr.as_str()), (2, sentence.as_str()), "{arguments:?}");
+        }
+    }
+}
+
 // ---- --run-id and --again -----------------------------------------------------------------------------------------------
 
 #[test]

@@ -84,6 +84,7 @@ fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyho
         )
         .into());
     }
+    tables::refuse_unnamed(name, "--to")?;
     let given = args.run_id.as_deref().map(Token::new).transpose().map_err(Usage)?;
     let passes = |path: &PathBuf| path.as_os_str() == "-" || fs::metadata(path).is_ok_and(|found| !found.is_file());
     if given.is_none() && args.late.iter().any(passes) {

@@ -350,9 +350,14 @@ fn refuse_clashes(inputs: &[Input], args: &RunArgs) -> Result<(), Usage> {
     inputs.iter().filter_map(Input::path).try_for_each(|path| refuse_over_input(&outputs, path))
 }
 
-/// Flags for tables, where there is a table; and half a window must not take the place of a whole one.
+/// Tables have names, and flags for tables are given where there is one; and half a window must not take the place of a whole one.
 fn refuse_odd_table_flags(args: &RunArgs) -> Result<(), Usage> {
     let tables = args.output.to.iter().filter(|target| matches!(target, Target::Table(_))).count();
+    for target in &args.output.to {
+        if let Target::Table(name) = target {
+            tables::refuse_unnamed(name, "--to")?;
+        }
+    }
     if tables > 1 && args.table.conflicts.is_some() {
         return Err(Usage("--conflicts is one list of one table: write to the tables one by one".to_owned()));
     }

@@ -43,6 +43,17 @@ pub fn names_run(run_id: Option<&str>) -> bool {
     run_id.is_some() && std::env::var_os("AIS_REPLAY_RUN_ID").is_none()
 }
 
+/// Refuses a table without a name, which neither the flag nor `AGG_TABLE` gives.
+pub fn refuse_unnamed(name: &TableName, flag: &str) -> Result<(), Usage> {
+    let is_set = || std::env::var_os("AGG_TABLE").is_some_and(|name| !name.is_empty());
+    match name {
+        TableName::DynamoDb(None) if !is_set() => {
+            Err(Usage(format!("no table is named: give {flag} dynamodb:TABLE or {flag} sqlite:PATH, or set AGG_TABLE")))
+        }
+        TableName::DynamoDb(_) | TableName::Sqlite(_) => Ok(()),
+    }
+}
+
 /// Opens a table to write to.
 ///
 /// # Errors
@@ -151,6 +162,7 @@ pub fn tell_conflicts(reports: &[WriteReport], args: &TableArgs, console: Consol
 /// Where the table cannot be read.
 pub fn runs(args: &RunsArgs, console: Console) -> anyhow::Result<Status> {
     let name = args.table.clone().unwrap_or(TableName::DynamoDb(None));
+    refuse_unnamed(&name, "--in")?;
     let ledger = Store::open(&name, false, &args.aws.options(), None)?.ledger()?;
     let mut out = BufWriter::new(io::stdout());
     let mut print = || -> io::Result<()> {

@@ -7,7 +7,7 @@ use super::collect::{Collect, Rows};
 use super::console::Console;
 use super::replay::Extent;
 use super::settings::{self, Resolved};
-use super::{Status, Usage};
+use super::{Status, Usage, tables};
 use crate::engine::clock::Lateness;
 use crate::report::MessageTypes;
 use crate::row::Row;
@@ -37,6 +37,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     refuse_filters_of_sentences(args)?;
     let aws = args.aws.options();
     let table = args.table.clone().unwrap_or(TableRef::Table(TableName::DynamoDb(None)));
+    refuse_unnamed(&table, args)?;
     let keys = keys(args, &plan);
     let is_dynamodb = |result: &TableRef| matches!(result, TableRef::Table(TableName::DynamoDb(_)));
     let against = matches!(&args.against, Some(Reference::Table(other)) if is_dynamodb(other));
@@ -97,6 +98,20 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         counted(others.len() as u64, "row")
     ));
     Ok(Status::Difference)
+}
+
+/// Tables have names, on either side.
+fn refuse_unnamed(table: &TableRef, args: &VerifyArgs) -> Result<(), Usage> {
+    let against = match &args.against {
+        Some(Reference::Table(table)) => Some(("--against", table)),
+        _ => None,
+    };
+    for (flag, table) in [("--in", table)].into_iter().chain(against) {
+        if let TableRef::Table(name) = table {
+            tables::refuse_unnamed(name, flag)?;
+        }
+    }
+    Ok(())
 }
 
 /// A result has no message types and no positions, so what filters by them would fall on one side of a comparison alone.
