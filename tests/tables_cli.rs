@@ -1056,6 +1056,55 @@ fn verify_compares_a_table_with_another_with_a_csv_and_with_the_sentences() {
     assert_eq!((ran.status, ran.stdout.lines().count()), (3, 2));
 }
 
+#[test]
+fn verify_reads_a_sum_that_went_through_a_float_and_says_so() {
+    let (scene, a, _) = Scene::with_logs();
+    scene.live_add("u60000", T, 3, "28.3");
+    scene.live_add("u60000", T + 60, 2, "8.3");
+    scene.live_add("u60001", T, 3, "112.8");
+    let exact = scene.path("exact.csv");
+    let text = scene.verify(&["--all", "--format", "csv"]).stdout;
+    fs::write(&exact, &text).unwrap();
+    scene
+        .open()
+        .execute_batch(
+            "UPDATE ais_window_agg SET sog_sum = '28.299999999999997' WHERE sog_sum = '28.3';
+             UPDATE ais_window_agg SET sog_sum = '112.80000000000001' WHERE sog_sum = '112.8'",
+        )
+        .unwrap();
+    let export = scene.path("export.csv");
+    fs::write(&export, text.replace("28.3", "28.299999999999997")).unwrap();
+    let note = |result: &str, rows: &str| {
+        format!("in {result}, the sog_sum of {rows} went through a float: read as the nearest tenth of a knot\n")
+    };
+    let one = scene.verify(&["u60000"]);
+    assert_eq!((one.status, one.stderr), (0, note(&scene.target(), "1 row")));
+    assert!(one.stdout.contains(&format!("window {T}: count=3 avg_sog=9.4\n")), "{}", one.stdout);
+    // What the filters leave out is not told of.
+    assert_eq!(scene.verify(&["--all", "--cell", "u60001"]).stderr, note(&scene.target(), "1 row"));
+    assert_eq!(scene.verify(&["u60000", "--since", &format!("@{}", T + 60)]).stderr, "");
+    let (exact, export) = (format!("csv:{exact}"), format!("csv:{export}"));
+    for against in [&exact, &export] {
+        let same = scene.verify(&["--all", "--against", against]);
+        assert_eq!(same.status, 0, "{}{}", same.stdout, same.stderr);
+        assert!(same.stderr.starts_with(&note(&scene.target(), "2 rows")), "{}", same.stderr);
+        assert_eq!(same.stderr.contains(&note(&export, "1 row")), against == &export, "{}", same.stderr);
+    }
+    // Who writes does not guess, and a sum between two tenths is none.
+    let late = scene.path("late.ndjson");
+    fs::write(&late, format!("{{\"cell\":\"u60000\",\"window_start\":{T},\"count\":1,\"sog_sum\":\"1.0\"}}\n"))
+        .unwrap();
+    assert_refused(
+        run(&["reconcile", &late, "--into", &export]),
+        1,
+        &["line 2", "'28.299999999999997' is not a number"],
+    );
+    assert_refused(scene.reconcile(&[&late]), 1, &["its sog_sum '28.299999999999997' is not a number"]);
+    scene.open().execute("UPDATE ais_window_agg SET sog_sum = '28.29999' WHERE sog_sum LIKE '28.%'", []).unwrap();
+    assert_refused(scene.verify(&["u60000"]), 1, &["its sog_sum '28.29999' is not a number"]);
+    assert_eq!(scene.written(&[&a]), line(2, 0, 0, 0));
+}
+
 // ---- wrong files --------------------------------------------------------------------------------------------------------
 
 #[test]

@@ -429,7 +429,7 @@ fn a_replaced_window_is_not_taken_back_from_and_an_undone_one_can_be_inserted_ag
 }
 
 #[test]
-fn a_live_sum_that_went_through_a_float_stops_no_run() {
+fn a_live_sum_that_went_through_a_float_stops_nothing() {
     let (scene, server) = (Scene::new(), Server::with_table(TABLE));
     let log = scene.log("a.nmea", 3, 4, 1);
     let (cell, start) = scene.sums(&log).into_keys().nth(5).unwrap();
@@ -443,6 +443,11 @@ fn a_live_sum_that_went_through_a_float_stops_no_run() {
     .map(|(name, value)| (name.to_owned(), value))
     .into();
     server.put(TABLE, item.clone());
+    for cells in ["--all", &cell] {
+        let verified = scene.run(server.port(), &["verify", cells, "--in", TO]);
+        assert!(verified.status == 0 && verified.stdout.contains("count=3 avg_sog=9.4"), "{}", verified.stderr);
+        assert!(verified.stderr.contains("the sog_sum of 1 row went through a float"), "{}", verified.stderr);
+    }
     let run = |mode: &str| scene.run(server.port(), &["file", text(&log), "--to", TO, "--write", mode]);
     let inserted = run("insert");
     assert_eq!(inserted.status, 1);

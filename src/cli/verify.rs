@@ -8,6 +8,7 @@ use super::console::Console;
 use super::replay::Extent;
 use super::settings::{self, Resolved};
 use super::{Status, Usage, tables};
+use crate::aws::AwsOptions;
 use crate::engine::clock::Lateness;
 use crate::report::MessageTypes;
 use crate::row::Row;
@@ -21,7 +22,7 @@ use crate::source::s3;
 use crate::source::{Input, file};
 use crate::store::write::{Keys, TableName};
 use crate::summary::{FromEnvironment, counted};
-use crate::verify::{self, Difference, Reference, TableRef};
+use crate::verify::{self, Difference, Held, Reference, TableRef};
 
 /// Runs the command.
 ///
@@ -44,7 +45,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     if !keys.prefixes.is_empty() && (against || is_dynamodb(&table)) {
         console.warning("a beginning of cells is no key: the whole table is read for it, and paid for");
     }
-    let rows = select(table.read(&keys, &aws)?, &plan);
+    let rows = read(&table, &keys, &plan, &aws, console)?;
     let mut out = BufWriter::new(io::stdout());
     let Some(reference) = &args.against else {
         let rows: Vec<Row> = rows.into_values().collect();
@@ -58,7 +59,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         return Ok(Status::Complete);
     };
     let (others, compared) = match reference {
-        Reference::Table(other) => (other.read(&keys, &aws)?, keys),
+        Reference::Table(other) => (read(other, &keys, &plan, &aws, console)?, keys),
         Reference::File(path) => {
             (replayed_whole(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?, keys)
         }
@@ -134,6 +135,20 @@ fn keys(args: &VerifyArgs, plan: &Plan) -> Keys {
         from: plan.selection.since,
         to: plan.selection.until.map(|until| until.saturating_sub(plan.window.length())),
     }
+}
+
+/// The rows of a result that the filters leave.
+fn read(table: &TableRef, keys: &Keys, plan: &Plan, aws: &AwsOptions, console: Console) -> anyhow::Result<Rows> {
+    let Held { rows, restored } = table.read(keys, aws)?;
+    let rows = select(rows, plan);
+    let restored = restored.iter().filter(|key| rows.contains_key(*key)).count();
+    if restored > 0 {
+        console.note(format_args!(
+            "in {table}, the sog_sum of {} went through a float: read as the nearest tenth of a knot",
+            counted(restored as u64, "row")
+        ));
+    }
+    Ok(rows)
 }
 
 /// The rows that the filters leave.

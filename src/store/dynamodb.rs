@@ -25,7 +25,7 @@ use super::{Item, RUN_KEY, WriteMode, Writing, Written, decide};
 use crate::aws::AwsOptions;
 use crate::aws::connection::{self, Connection, Service};
 use crate::aws::trouble::{self, Failure, Trouble, backoff};
-use crate::row::{Row, Tenths};
+use crate::row::{Row, Tenths, restore_tenth};
 
 /// Calls in flight at most.
 const IN_FLIGHT: usize = 256;
@@ -671,7 +671,7 @@ impl DynamoStore {
             Ok(answers.into_iter().flatten().collect())
         })?;
         let mut rows = Vec::with_capacity(items.len());
-        for item in items {
+        for mut item in items {
             let cell = item.get("cell").and_then(|cell| cell.as_s().ok()).cloned().unwrap_or_default();
             let start =
                 item.get("window_start").and_then(|start| start.as_n().ok()).and_then(|start| start.parse().ok());
@@ -684,8 +684,12 @@ impl DynamoStore {
                 });
             };
             if cell != RUN_KEY && keys.hold_text(&cell, window_start) {
+                let restored = match item.get_mut("sog_sum") {
+                    Some(AttributeValue::N(sum)) => restore_tenth(sum),
+                    _ => false,
+                };
                 let parsed = self.item_of(&cell, window_start, &item)?;
-                rows.push(TableRow::new(&cell, window_start, parsed, &self.shown())?);
+                rows.push(TableRow { restored, ..TableRow::new(&cell, window_start, parsed, &self.shown())? });
             }
         }
         rows.sort_by_key(|row| (row.row.cell, row.row.window_start));

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, pa
 use super::ledger::{Ledger, RunRecord};
 use super::write::{Keys, StoreError, TableRow};
 use super::{Item, RUN_KEY, Writing, Written, decide};
-use crate::row::{Row, Tenths};
+use crate::row::{Row, Tenths, restore_tenth};
 
 /// Rows of one transaction.
 const BATCH_ROWS: usize = 2_000;
@@ -229,8 +229,11 @@ impl SqliteStore {
         while let Some(row) = rows.next().map_err(fail)? {
             let (cell, window_start) = (row.get::<_, String>(5).map_err(fail)?, row.get::<_, i64>(6).map_err(fail)?);
             if keys.hold_text(&cell, window_start) {
-                let item = item(columns_of(row), &name(&self.path), &cell, window_start)?;
-                found.push(TableRow::new(&cell, window_start, item, &name(&self.path))?);
+                let mut columns = columns_of(row);
+                let sum = columns.as_mut().ok().and_then(|columns| columns.sog_sum.as_mut());
+                let restored = sum.is_some_and(restore_tenth);
+                let item = item(columns, &name(&self.path), &cell, window_start)?;
+                found.push(TableRow { restored, ..TableRow::new(&cell, window_start, item, &name(&self.path))? });
             }
         }
         Ok(())

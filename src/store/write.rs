@@ -176,6 +176,8 @@ pub struct TableRow {
     pub row: Row,
     /// The item.
     pub item: Item,
+    /// Whether its sum is the tenth that stands behind what the table holds ([`crate::row::restore_tenth`]).
+    pub restored: bool,
 }
 
 impl TableRow {
@@ -199,7 +201,7 @@ impl TableRow {
             sog_sum: item.sog_sum,
             sog_missing: item.sog_missing,
         };
-        Ok(Self { row, item })
+        Ok(Self { row, item, restored: false })
     }
 }
 
