@@ -236,6 +236,20 @@ fn faults_cost_no_record_and_count_none_twice() {
     }
 }
 
+/// Longer than a run keeps silent.
+#[test]
+fn a_stream_that_throttles_everything_is_told_once_while_the_run_waits() {
+    let (scene, start) = (Scene::new(), start());
+    let records = traffic(start, 8);
+    let (stream, _) = resharded(&records);
+    let range = Range::new(start, start + 5 * 60);
+    let expected = scene.of_file(&records, &range.flags());
+    let proxy = Proxy::start(&stream, Weather { outage: Some(Duration::from_secs(15)), ..Weather::default() });
+    let ran = scene.run(proxy.port(), &range.read(&[]));
+    assert_eq!((ran.status, &ran.stdout), (0, &expected), "{}", ran.stderr);
+    support::assert_waited(&ran, "Kinesis: throttled (ProvisionedThroughputExceededException)");
+}
+
 #[test]
 fn a_registered_consumer_reads_the_same_in_one_subscription_after_the_other() {
     let (scene, start) = (Scene::new(), start());

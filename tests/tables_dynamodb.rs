@@ -340,6 +340,20 @@ fn throttled_failed_stalled_and_cut_calls_lose_nothing() {
     assert_same(&server.sums(TABLE), &scene.sums(&log));
 }
 
+/// Longer than a run keeps silent.
+#[test]
+fn a_table_that_throttles_everything_is_told_once_while_the_run_waits() {
+    let (scene, server) = (Scene::new(), Server::with_table(TABLE));
+    let log = scene.log("a.nmea", 3, 4, 1);
+    let proxy = Proxy::start(&server, Faults { outage: Some(Duration::from_secs(14)), ..Faults::default() });
+    let ran = scene.run(proxy.port(), &["file", text(&log), "--to", TO]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert_same(&server.sums(TABLE), &scene.sums(&log));
+    support::assert_waited(&ran, "DynamoDB: throttled (ProvisionedThroughputExceededException)");
+    let before = ran.stderr.find("waiting for").unwrap();
+    assert!(before < ran.stderr.find("read  ").unwrap(), "told while it waits: {}", ran.stderr);
+}
+
 #[test]
 fn reads_and_run_records_outlast_faults_too() {
     let (scene, server) = (Scene::new(), Server::with_table(TABLE));

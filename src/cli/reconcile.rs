@@ -30,7 +30,7 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
         if !args.dry_run {
             let form = args.format.unwrap_or_else(super::replay::default_form);
             let mut sink = Sink::open(&Target::Stdout, form, args.utc, &|name| {
-                tables::open(name, &args.table, &args.aws, WriteMode::Add, false)
+                tables::open(name, &args.table, &args.aws, WriteMode::Add, false, console)
             })?;
             sink.write(&rows)?;
             sink.finish(None, &mut |_| {})?;
@@ -102,7 +102,7 @@ fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyho
     let outputs: Vec<&Path> = sqlite.into_iter().chain(args.table.conflicts.as_deref()).collect();
     args.late.iter().try_for_each(|late| super::replay::refuse_over_input(&outputs, late))?;
     let started_ms = settings::now().nanos() / 1_000_000;
-    let mut table = tables::open(name, &args.table, &args.aws, WriteMode::Add, args.dry_run)?;
+    let mut table = tables::open(name, &args.table, &args.aws, WriteMode::Add, args.dry_run, console)?;
     let sizes: Arc<[u64]> = table.ledger().known_sizes().into_iter().collect();
     let increments = Increments::read(&args.late, &sizes)?;
     let rows = increments.rows();

@@ -107,7 +107,7 @@ pub fn replay(
     // Made now, so that a place where it cannot be is told before anything is read.
     let summary_file = output.summary.as_deref().map(AtomicFile::create).transpose()?;
     let started = settings::now();
-    let mut files = Files::open(&targets, args, Bar::new(console, extent))?;
+    let mut files = Files::open(&targets, args, Bar::new(console, extent), console)?;
     plan.read.digest = files.wanted_digests();
     let ran = run::run(&inputs, &plan, &mut files);
     files.bar.finish();
@@ -195,11 +195,11 @@ struct Files {
 }
 
 impl Files {
-    fn open(targets: &[Target], args: &RunArgs, bar: Bar) -> anyhow::Result<Self> {
+    fn open(targets: &[Target], args: &RunArgs, bar: Bar, console: Console) -> anyhow::Result<Self> {
         let output = &args.output;
         let form = output.format.unwrap_or_else(default_form);
         let open_table =
-            |name: &TableName| tables::open(name, &args.table, &args.aws, WriteMode::Insert, output.dry_run);
+            |name: &TableName| tables::open(name, &args.table, &args.aws, WriteMode::Insert, output.dry_run, console);
         // A dry run asks the tables too: what they would refuse is what it is for.
         let wanted = targets.iter().filter(|target| !output.dry_run || matches!(target, Target::Table(_)));
         let sinks: Vec<Sink> =

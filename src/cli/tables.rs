@@ -6,7 +6,7 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, Prog
 use sha2::{Digest, Sha256};
 
 use super::args::{AwsArgs, RunsArgs, TableArgs};
-use super::console::Console;
+use super::console::{self, Console};
 use super::{Status, Usage};
 use crate::sink::{Sink, SinkError, Target};
 use crate::source::content::hexadecimal;
@@ -65,6 +65,7 @@ pub fn open(
     aws: &AwsArgs,
     default: WriteMode,
     dry_run: bool,
+    console: Console,
 ) -> Result<TableSink, StoreError> {
     let options = WriteOptions {
         mode: args.write.unwrap_or(default),
@@ -74,7 +75,7 @@ pub fn open(
         dry_run,
         write_rate: args.write_rate,
     };
-    TableSink::open(name, args.create_table, &aws.options(), options)
+    TableSink::open(name, args.create_table, &aws.options(console), options)
 }
 
 /// A token of inputs and options: the same for the same, wherever they lie and in whatever order they are named. With
@@ -98,9 +99,11 @@ pub fn bar(sink: &Sink, console: Console) -> Option<ProgressBar> {
     let Sink::Table(table) = sink else { return None };
     console.shows_progress().then(|| {
         let style = ProgressStyle::with_template("{bar:28} {pos} of {len} rows written  {per_sec}  {eta} left");
-        ProgressBar::with_draw_target(Some(table.rows()), ProgressDrawTarget::stderr_with_hz(10))
+        let bar = ProgressBar::with_draw_target(Some(table.rows()), ProgressDrawTarget::stderr_with_hz(10))
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"))
-            .with_finish(indicatif::ProgressFinish::AndClear)
+            .with_finish(indicatif::ProgressFinish::AndClear);
+        console::note_bar(&bar);
+        bar
     })
 }
 
@@ -163,7 +166,7 @@ pub fn tell_conflicts(reports: &[WriteReport], args: &TableArgs, console: Consol
 pub fn runs(args: &RunsArgs, console: Console) -> anyhow::Result<Status> {
     let name = args.table.clone().unwrap_or(TableName::DynamoDb(None));
     refuse_unnamed(&name, "--in")?;
-    let ledger = Store::open(&name, false, &args.aws.options(), None)?.ledger()?;
+    let ledger = Store::open(&name, false, &args.aws.options(console), None)?.ledger()?;
     let mut out = BufWriter::new(io::stdout());
     let mut print = || -> io::Result<()> {
         for record in &ledger.records {

@@ -36,7 +36,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     notes.iter().for_each(|note| console.note(note));
     from_environment.iter().for_each(|set| console.note(format_args!("set by {set}")));
     refuse_filters_of_sentences(args)?;
-    let aws = args.aws.options();
+    let aws = args.aws.options(console);
     let table = args.table.clone().unwrap_or(TableRef::Table(TableName::DynamoDb(None)));
     refuse_unnamed(&table, args)?;
     let keys = keys(args, &plan);
@@ -65,7 +65,7 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         }
         #[cfg(feature = "aws")]
         Reference::Objects(url) => {
-            let found = s3::find(std::slice::from_ref(url), &args.bucket.options(&args.aws))?;
+            let found = s3::find(std::slice::from_ref(url), &args.bucket.options(&args.aws, console))?;
             (replayed_whole(&found.inputs, &plan, console)?, keys)
         }
         #[cfg(feature = "aws")]
