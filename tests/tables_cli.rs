@@ -1121,43 +1121,82 @@ fn what_is_no_table_is_told_in_a_sentence() {
         ran.stderr
     };
     let missing = scene.path("missing.db");
-    assert!(with(&missing, false).contains("missing.db does not exist: --create-table makes it"));
+    let makes = "does not exist: --create-table makes it where something is written, or give the path of";
+    assert_eq!(with(&missing, false), format!("error: sqlite:{missing} {makes} one that exists\n"));
     assert!(!Path::new(&missing).exists());
+    let folder = scene.folder.path().to_str().unwrap();
+    let text = scene.path("a.csv");
+    let damaged = scene.path("damaged.db");
+    scene.written(&["samples/harbour.nmea"]);
+    fs::write(&damaged, &fs::read(&scene.table).unwrap()[..20_000]).unwrap();
     for create in [false, true] {
-        let directory = with(scene.folder.path().to_str().unwrap(), create);
-        assert!(directory.contains("it is a directory"), "{directory}");
-        // Long enough to be taken for one.
-        let text = scene.path("a.csv");
-        fs::write(&text, "cell,window_start\n".repeat(200)).unwrap();
-        let told = with(&text, create);
-        assert!(told.contains("cannot open sqlite:") && told.contains("file is not a database"), "{told}");
-        assert_eq!(fs::read_to_string(&text).unwrap(), "cell,window_start\n".repeat(200));
-        for (name, schema) in [
-            ("other.db", "CREATE TABLE ais_window_agg (id INTEGER PRIMARY KEY, name TEXT)"),
+        let told = with(folder, create);
+        let says = "it is a directory; give the path of a file, as one in it";
+        assert_eq!(told, format!("error: cannot open sqlite:{folder}: {says}\n"));
+        let told = with("/dev/null", create);
+        let says = "it is a pipe or a device; give the path of a file";
+        assert_eq!(told, format!("error: cannot open sqlite:/dev/null: {says}\n"));
+        // Too short to be a database, and long enough to be taken for one.
+        for times in [1, 200] {
+            fs::write(&text, "cell,window_start\n".repeat(times)).unwrap();
+            let told = with(&text, create);
+            let says = "it is no SQLite database; give the path of one, or of a file that is not there yet";
+            assert_eq!(told, format!("error: cannot open sqlite:{text}: {says}\n"));
+            assert_eq!(fs::read_to_string(&text).unwrap(), "cell,window_start\n".repeat(times));
+        }
+        let told = with(&damaged, create);
+        assert!(told.contains("the file is damaged (") && told.contains("put a copy of it in its place"), "{told}");
+        for (name, schema, says) in [
+            (
+                "other.db",
+                "CREATE TABLE ais_window_agg (id INTEGER PRIMARY KEY, Count INTEGER, cell TEXT)",
+                "its ais_window_agg is another one, without columns window_start, sog_sum, sog_missing, window_seconds, \
+                 applied, record",
+            ),
+            (
+                "case.db",
+                "CREATE TABLE AIS_Window_Agg (cell TEXT)",
+                "its ais_window_agg is another one, without columns",
+            ),
             (
                 "keyless.db",
                 "CREATE TABLE ais_window_agg (cell TEXT, window_start INTEGER, count INTEGER, sog_sum TEXT, \
                  sog_missing INTEGER, window_seconds INTEGER, applied TEXT, record TEXT)",
+                "its ais_window_agg is another one, whose key is not cell and window_start",
             ),
-            ("view.db", "CREATE VIEW ais_window_agg AS SELECT 1 AS cell"),
+            ("view.db", "CREATE VIEW ais_window_agg AS SELECT 1 AS cell", "its ais_window_agg is a view, and no table"),
+            (
+                "index.db",
+                "CREATE TABLE notes (text); CREATE INDEX ais_window_agg ON notes (text)",
+                "its ais_window_agg is an index, and no table",
+            ),
         ] {
             let path = scene.path(name);
             let connection = Connection::open(&path).unwrap();
             let _ = connection.execute_batch(schema);
             drop(connection);
             let told = with(&path, create);
-            assert!(told.contains("is not a table of windows"), "{told}");
-            assert!(!told.contains("SELECT") && !told.contains("INSERT"), "no statement in it: {told}");
+            assert!(told.starts_with(&format!("error: sqlite:{path} is not a table of windows: {says}")), "{told}");
+            assert!(told.ends_with("; give the path of another file\n"), "{told}");
         }
     }
     let nowhere = with(&scene.path("no/such/folder.db"), true);
-    assert!(nowhere.contains("cannot open sqlite:"), "{nowhere}");
-    // A database without such a table gets one when asked.
-    let path = scene.path("else.db");
-    Connection::open(&path).unwrap().execute_batch("CREATE TABLE notes (text)").unwrap();
-    assert!(with(&path, false).contains("--create-table makes it"));
-    let made = run(&["file", &a, "--to", &format!("sqlite:{path}"), "--create-table"]);
-    assert_eq!(made.status, 0, "{}", made.stderr);
+    assert!(nowhere.contains("no/such/folder.db: the folder that it should be in is not there"), "{nowhere}");
+    // An empty file, or a database of somebody else's without such a table, gets one when asked.
+    for (name, content) in [("else.db", "CREATE TABLE notes (text)"), ("empty.db", "")] {
+        let path = scene.path(name);
+        fs::write(&path, "").unwrap();
+        Connection::open(&path).unwrap().execute_batch(content).unwrap();
+        let told = with(&path, false);
+        let of_file = format!("error: the table ais_window_agg in sqlite:{path} {makes} a file that holds it\n");
+        assert_eq!(told, of_file);
+        let target = format!("sqlite:{path}");
+        let dry = run(&["file", &a, "--to", &target, "--create-table", "--dry-run"]);
+        assert_eq!(dry.status, 0, "{}", dry.stderr);
+        assert_eq!(with(&path, false), of_file);
+        let made = run(&["file", &a, "--to", &target, "--create-table"]);
+        assert_eq!(made.status, 0, "{}", made.stderr);
+    }
 }
 
 #[test]

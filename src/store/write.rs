@@ -19,7 +19,7 @@ use crate::sink::atomic::AtomicFile;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is none.
-    #[error("{table} does not exist: --create-table makes it, or {remedy}")]
+    #[error("{table} does not exist: --create-table makes it where something is written, or {remedy}")]
     Missing {
         /// The table.
         table: String,
