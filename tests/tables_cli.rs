@@ -764,6 +764,25 @@ fn undo_right_after_leaves_nothing_and_the_run_can_come_again() {
 }
 
 #[test]
+fn undo_leaves_in_the_record_what_was_added_and_under_which_name() {
+    let (scene, a, _) = Scene::with_logs();
+    scene.live_add(CELL, T, 1, "1.0");
+    assert_eq!(scene.replay(&[&a]).status, 1);
+    let added = scene.runs();
+    let copy = scene.path("found-at-night.gz");
+    let mut packed = flate2::write::GzEncoder::new(fs::File::create(&copy).unwrap(), flate2::Compression::fast());
+    packed.write_all(&fs::read(&a).unwrap()).unwrap();
+    packed.finish().unwrap();
+    assert_eq!(scene.written(&[&copy, "--write", "undo"]), undo_line(1, 1, 0));
+    let mut expected = added[0].clone();
+    expected["state"] = "undone".into();
+    assert_eq!(scene.runs(), [expected]);
+    // Who puts it in again, puts in what it is called now.
+    assert_eq!(scene.written(&[&copy, "--write", "add"]), line(1, 1, 0, 0));
+    assert_eq!(scene.runs()[0]["inputs"][0]["name"], copy.as_str());
+}
+
+#[test]
 fn undo_takes_back_its_own_part_alone() {
     let (scene, a, b) = Scene::with_logs();
     scene.live_add(CELL, T, 7, "70.7");

@@ -583,19 +583,20 @@ impl TableSink {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         match self.ledger.record_of(&run.token) {
-            // Undoing takes its own record back; a run that is done or broke off keeps its own.
+            // What was added, and under which name, is what an undo takes back: it may have read a copy of it.
+            Some(known) if self.options.mode == WriteMode::Undo => {
+                (RunRecord { state: RunState::Writing, ..known.clone() }, false)
+            }
+            // A run that is done or broke off keeps its own record.
             Some(known) => {
-                let undo = self.options.mode == WriteMode::Undo;
-                let resumed = known.state == RunState::Writing && !undo;
-                let (mode, conflicts) =
-                    if undo { (known.mode.clone(), known.conflicts) } else { (fresh.mode.clone(), 0) };
                 // A named run may go on with a further range of its stream, and what it has added of it stays.
                 let is_other_range = |input: &&InputIdentity| {
                     input.range.is_some() && fresh.inputs.iter().all(|read| read.range != input.range)
                 };
                 let mut inputs: Vec<InputIdentity> = known.inputs.iter().filter(is_other_range).cloned().collect();
                 inputs.extend(fresh.inputs.iter().cloned());
-                (RunRecord { started_ms: known.started_ms, mode, conflicts, inputs, ..fresh }, resumed)
+                let resumed = known.state == RunState::Writing;
+                (RunRecord { started_ms: known.started_ms, inputs, ..fresh }, resumed)
             }
             None => (fresh, false),
         }
