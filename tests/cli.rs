@@ -730,6 +730,42 @@ fn an_interrupt_leaves_nothing_behind() {
     assert_eq!(fs::read_to_string(&csv).unwrap(), "old\n");
 }
 
+#[cfg(unix)]
+#[test]
+fn what_a_kill_leaves_behind_is_in_nobodys_way() {
+    let folder = folder();
+    let (csv, log) = (folder.path().join("out.csv"), folder.path().join("a.nmea"));
+    let target = format!("csv:{}", text(&csv));
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("ais-replay"))
+        .args(["file", "-", "--to", &target])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    while names().is_empty() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = names().remove(0);
+    assert!(left.starts_with(".out.csv.") && left.ends_with(".part"), "{left}");
+    // Whatever it holds by then.
+    fs::copy(root().join("samples/diagram.nmea"), folder.path().join(&left)).unwrap();
+    fs::copy(root().join("samples/diagram.nmea"), &log).unwrap();
+    let ran = run(&["file", text(folder.path()), "--to", &target]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let warning = format!("{left} is an output that a run is writing or was killed at: it was passed over");
+    assert!(ran.stderr.contains(&warning), "{}", ran.stderr);
+    assert_eq!(fs::read_to_string(&csv).unwrap(), run(&["file", "samples/diagram.nmea"]).stdout);
+    assert!(names().contains(&left), "it may be another run's");
+    // Who names it means it.
+    assert_eq!(run(&["file", text(&folder.path().join(&left))]).status, 0);
+}
+
 // ---- AWS, where nothing asks for it --------------------------------------------------------------------------------------
 
 /// A run that has nothing to do with AWS neither looks for its configuration nor minds what is wrong with it. Whoever

@@ -322,6 +322,20 @@ fn late_side_output_that_a_run_leaves_among_its_logs_does_not_make_it_another_ru
 }
 
 #[test]
+fn what_a_killed_run_leaves_among_its_logs_does_not_make_it_another_run() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("logs")).unwrap();
+    scene.log("logs/a.nmea", &log_a());
+    let logs = scene.path("logs");
+    assert_eq!(scene.written(&[&logs]), line(2, 0, 0, 0));
+    fs::write(scene.path("logs/.summary.json.x7Yq2z.part"), "").unwrap();
+    assert_eq!(scene.written(&[&logs]), line(0, 0, 2, 0));
+    // What is merely called alike is a log.
+    scene.log("logs/.part", &log_b());
+    scene.refused(1, &[&logs], &["already: run"]);
+}
+
+#[test]
 fn other_columns_of_a_row_stay() {
     let (scene, a, _) = Scene::with_logs();
     scene.live_add(CELL, T, 1, "10.0");
