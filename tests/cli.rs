@@ -658,10 +658,15 @@ fn a_full_disk_is_one_sentence_and_leaves_the_old_result() {
     let folder = folder();
     let csv = folder.path().join("out.csv");
     fs::write(&csv, "old\n").unwrap();
-    for flags in ["--to", "--lateness 1s --to stdout --late"] {
+    for (trap, flags) in [
+        ("trap '' XFSZ; ", "--to"),
+        ("", "--to"),
+        ("", "--lateness 1s --to stdout --late"),
+        ("", "--to stdout --summary"),
+    ] {
         let value = if flags == "--to" { format!("csv:{}", text(&csv)) } else { text(&csv).to_owned() };
         let limited = Command::new("sh")
-            .args(["-c", &format!("trap '' XFSZ; ulimit -f 1; exec \"$0\" file samples/harbour.nmea {flags} \"$1\"")])
+            .args(["-c", &format!("{trap}ulimit -f 1; exec \"$0\" file samples/harbour.nmea {flags} \"$1\"")])
             .arg(assert_cmd::cargo::cargo_bin("ais-replay"))
             .arg(&value)
             .current_dir(root())
@@ -891,7 +896,7 @@ fn a_folder_that_cannot_take_what_is_too_much_is_named_with_what_helps() {
     fs::write(&csv, "old\n").unwrap();
     let missing = folder.path().join("no/such");
     // A limit on the size of files stands for the disk.
-    for (limit, temporary) in [("true", missing.as_path()), ("trap '' XFSZ; ulimit -f 1", folder.path())] {
+    for (limit, temporary) in [("true", missing.as_path()), ("ulimit -f 1", folder.path())] {
         let failed = Command::new("sh")
             .args(["-c", &format!("{limit}; exec \"$0\" file \"$1\" --window 1s --memory 16M --to csv:\"$2\"")])
             .arg(assert_cmd::cargo::cargo_bin("ais-replay"))
