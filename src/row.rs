@@ -49,9 +49,9 @@ impl FromStr for Tenths {
     }
 }
 
-/// Puts the tenth that is meant in place of a sum that went through a float on its way, such as 28.299999999999997, and tells
-/// whether it was one: the five digits behind the tenth are all 0 or all 9, so it is off by a millionth at most. For those
-/// who only read; what is written is exact.
+/// Puts the tenth that is meant in place of a sum that went through a float on its way, such as 28.299999999999997, and
+/// tells whether it was one: the five digits behind the tenth are all 0 or all 9, so it is off by a millionth at most.
+/// For those who only read; what is written is exact.
 pub fn restore_tenth(sum: &mut String) -> bool {
     let Some((whole, fraction)) = sum.split_once('.') else { return false };
     let is_tenth = |text: &str| text.parse::<Tenths>().is_ok();

@@ -1183,8 +1183,8 @@ fn what_is_no_table_is_told_in_a_sentence() {
             (
                 "other.db",
                 "CREATE TABLE ais_window_agg (id INTEGER PRIMARY KEY, Count INTEGER, cell TEXT)",
-                "its ais_window_agg is another one, without columns window_start, sog_sum, sog_missing, window_seconds, \
-                 applied, record",
+                "its ais_window_agg is another one, without columns window_start, sog_sum, sog_missing, \
+                 window_seconds, applied, record",
             ),
             (
                 "case.db",

@@ -43,8 +43,8 @@ impl Waits {
         Self { service, watcher, last_told: Arc::default() }
     }
 
-    /// Takes note of a call that has failed and will be made again. Nothing has come through for as long as `waited`, and
-    /// that is borne for as long as `patience`.
+    /// Takes note of a call that has failed and will be made again. Nothing has come through for as long as `waited`,
+    /// and that is borne for as long as `patience`.
     pub fn note(&self, spell: &Spell, waited: Duration, patience: Duration, why: impl FnOnce() -> String) {
         let left = patience.saturating_sub(waited);
         // What is about to be told as an error is not told as a wait before.

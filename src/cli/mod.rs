@@ -138,8 +138,8 @@ fn hint_at_way_out(refusal: &Refusal, console: Console) {
     }
 }
 
-/// Where a file would grow beyond a limit (`ulimit -f`), the system kills the process without a word, unless somebody handles
-/// the signal. Then the write fails, and is told as on a full disk.
+/// Where a file would grow beyond a limit (`ulimit -f`), the system kills the process without a word, unless somebody
+/// handles the signal. Then the write fails, and is told as on a full disk.
 #[cfg(unix)]
 fn outlive_limits_on_files(console: Console) {
     let nobody_asks = Arc::new(AtomicBool::new(false));

@@ -350,7 +350,8 @@ fn refuse_clashes(inputs: &[Input], args: &RunArgs) -> Result<(), Usage> {
     inputs.iter().filter_map(Input::path).try_for_each(|path| refuse_over_input(&outputs, path))
 }
 
-/// Tables have names, and flags for tables are given where there is one; and half a window must not take the place of a whole one.
+/// Tables have names, and flags for tables are given where there is one; and half a window must not take the place of a
+/// whole one.
 fn refuse_odd_table_flags(args: &RunArgs) -> Result<(), Usage> {
     let tables = args.output.to.iter().filter(|target| matches!(target, Target::Table(_))).count();
     for target in &args.output.to {
@@ -368,7 +369,8 @@ fn refuse_odd_table_flags(args: &RunArgs) -> Result<(), Usage> {
     }
     if tables == 0 && args.output.late.is_none() && tables::names_run(args.output.run_id.as_deref()) {
         return Err(Usage(
-            "--run-id stands in tables and late files: give --to sqlite:PATH, --to dynamodb:TABLE or --late PATH with it"
+            "--run-id stands in tables and late files: give --to sqlite:PATH, --to dynamodb:TABLE or --late PATH \
+             with it"
                 .to_owned(),
         ));
     }

@@ -25,8 +25,8 @@ pub fn live_window_seconds() -> i64 {
     set.map_or(LIVE_WINDOW_SECONDS, Span::seconds)
 }
 
-/// The first flag that is for tables alone, if the command line has one. Where there is no table it would do nothing, and
-/// who gives it means something. A variable is another matter: it is set for every command.
+/// The first flag that is for tables alone, if the command line has one. Where there is no table it would do nothing,
+/// and who gives it means something. A variable is another matter: it is set for every command.
 pub fn flag_for_tables(args: &TableArgs) -> Option<&'static str> {
     let flags = [
         ("--write", args.write.is_some()),

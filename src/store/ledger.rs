@@ -300,8 +300,8 @@ impl Ledger {
         if read != known_read {
             return other(format!("other content ({})", names()));
         }
-        // What is taken back of a stream is a range as it was added: a part of one may hold other late reports. Of a range
-        // beside those that were added, rows hold nothing.
+        // What is taken back of a stream is a range as it was added: a part of one may hold other late reports. Of a
+        // range beside those that were added, rows hold nothing.
         let is_part = |input: &&ReadInput| {
             let known_as_it_is = known.inputs.iter().any(|known| known.range == input.identity.range);
             !known_as_it_is && known.inputs.iter().any(|known| known.overlaps(&input.identity))

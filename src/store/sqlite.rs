@@ -267,8 +267,8 @@ fn check_place(path: &Path, create: bool) -> Result<(), StoreError> {
     }
 }
 
-/// What else than the table of [`SCHEMA`] stands under its name; `None` where it is that, whatever other columns it has. So
-/// it shows before any input is read.
+/// What else than the table of [`SCHEMA`] stands under its name; `None` where it is that, whatever other columns it
+/// has. So it shows before any input is read.
 fn difference(connection: &Connection, kind: &str) -> Result<Option<String>, rusqlite::Error> {
     match kind {
         "table" => {}
@@ -293,8 +293,8 @@ fn difference(connection: &Connection, kind: &str) -> Result<Option<String>, rus
     Ok(None)
 }
 
-/// What is wrong, in words: where SQLite has too few, our own; else its own, without the offsets and the statement that follow
-/// where one cannot be prepared.
+/// What is wrong, in words: where SQLite has too few, our own; else its own, without the offsets and the statement that
+/// follow where one cannot be prepared.
 fn why(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
