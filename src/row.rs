@@ -49,6 +49,26 @@ impl FromStr for Tenths {
     }
 }
 
+/// Puts the tenth that is meant in place of a sum that went through a float on its way, such as 28.299999999999997, and
+/// tells whether it was one: the five digits behind the tenth are all 0 or all 9, so it is off by a millionth at most.
+/// For those who only read; what is written is exact.
+pub fn restore_tenth(sum: &mut String) -> bool {
+    let Some((whole, fraction)) = sum.split_once('.') else { return false };
+    let is_tenth = |text: &str| text.parse::<Tenths>().is_ok();
+    if is_tenth(sum) || !fraction.bytes().all(|byte| byte.is_ascii_digit()) || fraction.len() < 6 {
+        return false;
+    }
+    let (tenth, rest) = fraction.split_at(1);
+    let Ok(Tenths(below)) = format!("{whole}.{tenth}").parse() else { return false };
+    let meant = match &rest[..5] {
+        "00000" => below,
+        "99999" => below + 1,
+        _ => return false,
+    };
+    *sum = Tenths(meant).to_string();
+    true
+}
+
 impl Serialize for Tenths {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -183,6 +203,38 @@ mod tests {
         }
         for text in ["", ".", ".5", "5.", "-1", "1.25", "1e3", "112.80000000000001", "1,5", "99999999999999999999"] {
             assert!(text.parse::<Tenths>().is_err(), "{text}");
+        }
+    }
+    #[test]
+    fn only_a_sum_that_is_all_but_a_tenth_is_restored() {
+        for (held, tenth) in [
+            ("28.299999999999997", "28.3"),
+            ("112.80000000000001", "112.8"),
+            ("9.9999999999999982", "10.0"),
+            ("0.099999", "0.1"),
+            ("0.100000000001", "0.1"),
+        ] {
+            let mut sum = held.to_owned();
+            assert!(restore_tenth(&mut sum));
+            assert_eq!(sum, tenth, "{held}");
+        }
+        for held in [
+            "28.3",
+            "28.30000000",
+            "7",
+            "1.25",
+            "28.39999",
+            "0.100010",
+            "0.19998",
+            "-0.299999999",
+            "x.299999999",
+            "1e3",
+            "",
+            ".",
+        ] {
+            let mut sum = held.to_owned();
+            assert!(!restore_tenth(&mut sum), "{held}");
+            assert_eq!(sum, held);
         }
     }
 }

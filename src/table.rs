@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::cell::Cell;
-use crate::row::{MOST_REPORTS, Row, Tenths};
+use crate::row::{MOST_REPORTS, Row, Tenths, restore_tenth};
 use crate::sink::rows::COLUMNS;
 use crate::time::TimeArg;
 
@@ -48,6 +48,8 @@ pub struct Rows {
     pub utc: bool,
     /// Columns that are none of a row's.
     pub other_columns: Vec<String>,
+    /// Keys of rows whose sum is the tenth that stands behind what is in the file.
+    pub restored: Vec<(i64, Cell)>,
 }
 
 /// Reads a CSV of rows. Columns are found by name, so that a table's own export reads alike; `vessels`, `sog_missing` and
@@ -57,6 +59,20 @@ pub struct Rows {
 ///
 /// Where the file cannot be read or holds something else.
 pub fn read_csv(path: &Path) -> Result<Rows, TableError> {
+    read(path, |_| false)
+}
+
+/// The same for who writes nothing of it: sums that went through a float are read too ([`restore_tenth`]).
+///
+/// # Errors
+///
+/// See [`read_csv`].
+pub fn read_csv_to_compare(path: &Path) -> Result<Rows, TableError> {
+    read(path, restore_tenth)
+}
+
+/// `restore` may put another text in place of a sum, and tells whether it has.
+fn read(path: &Path, restore: fn(&mut String) -> bool) -> Result<Rows, TableError> {
     let read_error = |error: String| TableError::Read { path: path.to_owned(), error };
     let file = std::fs::File::open(path).map_err(|error| read_error(error.to_string()))?;
     let mut csv = csv::ReaderBuilder::new().flexible(true).from_reader(std::io::BufReader::new(file));
@@ -87,9 +103,10 @@ pub fn read_csv(path: &Path) -> Result<Rows, TableError> {
             }
         }
         let line = record.position().map_or(0, csv::Position::line);
-        let (row, utc) = columns.row(&record).map_err(|error| line_error(line, error))?;
+        let Line { row, utc, restored } = columns.line(&record, restore).map_err(|error| line_error(line, error))?;
         rows.utc |= utc;
         let key = row.key();
+        rows.restored.extend(restored.then_some(key));
         if rows.rows.insert(key, row).is_some() {
             return Err(line_error(line, format!("cell {} and window {} stand here a second time", key.1, key.0)));
         }
@@ -105,8 +122,17 @@ struct Columns {
     vessels: Option<usize>,
 }
 
+/// A line of a result.
+struct Line {
+    row: Row,
+    /// Whether its window start is RFC 3339.
+    utc: bool,
+    /// Whether its sum was restored.
+    restored: bool,
+}
+
 impl Columns {
-    fn row(&self, record: &csv::StringRecord) -> Result<(Row, bool), String> {
+    fn line(&self, record: &csv::StringRecord, restore: fn(&mut String) -> bool) -> Result<Line, String> {
         let field = |place: usize| record.get(place).ok_or_else(|| "the line is too short".to_owned());
         let number = |text: &str, name: &str| {
             let number = text.parse::<u64>().map_err(|_| format!("{name} '{text}' is not a whole number"))?;
@@ -118,14 +144,16 @@ impl Columns {
         let optional = |place: Option<usize>| place.and_then(|place| record.get(place)).filter(|text| !text.is_empty());
         let cell = field(self.cell)?.parse().map_err(|error: crate::cell::InvalidCell| error.to_string())?;
         let (window_start, utc) = window_start(field(self.window_start)?)?;
-        let sog_sum: Tenths = field(self.sog_sum)?.parse().map_err(|error| format!("sog_sum {error}"))?;
+        let mut sog_sum = field(self.sog_sum)?.to_owned();
+        let restored = restore(&mut sog_sum);
+        let sog_sum: Tenths = sog_sum.parse().map_err(|error| format!("sog_sum {error}"))?;
         let count = number(field(self.count)?, "count")?;
         let sog_missing = optional(self.sog_missing).map_or(Ok(0), |text| number(text, "sog_missing"))?;
         if sog_missing > count {
             return Err(format!("sog_missing {sog_missing} is more than count {count}"));
         }
         let vessels = optional(self.vessels).map(|text| number(text, "vessels")).transpose()?;
-        Ok((Row { cell, window_start, count, vessels, sog_sum, sog_missing }, utc))
+        Ok(Line { row: Row { cell, window_start, count, vessels, sog_sum, sog_missing }, utc, restored })
     }
 }
 

@@ -47,22 +47,36 @@ impl std::fmt::Display for TableRef {
     }
 }
 
+/// What was read of a result.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Rows by (window start, cell).
+    pub rows: BTreeMap<(i64, Cell), Row>,
+    /// Keys of those whose sum went through a float and was read as the tenth that it stands for.
+    pub restored: Vec<(i64, Cell)>,
+}
+
 impl TableRef {
-    /// The rows of some keys, by (window start, cell). A row of a table that holds no report is none.
+    /// The rows of some keys. A row of a table that holds no report is none.
     ///
     /// # Errors
     ///
     /// Where it cannot be read.
-    pub fn read(&self, keys: &Keys, aws: &AwsOptions) -> anyhow::Result<BTreeMap<(i64, Cell), Row>> {
+    pub fn read(&self, keys: &Keys, aws: &AwsOptions) -> anyhow::Result<Held> {
         Ok(match self {
             Self::Csv(path) => {
-                let mut rows = table::read_csv(path)?.rows;
+                let table::Rows { mut rows, restored, .. } = table::read_csv_to_compare(path)?;
                 rows.retain(|(start, cell), _| keys.hold(*cell, *start));
-                rows
+                Held { rows, restored }
             }
             Self::Table(name) => {
+                let mut held = Held::default();
                 let rows = Store::open(name, false, aws, None)?.read(keys)?;
-                rows.into_iter().filter(|row| row.item.count > 0).map(|row| (row.row.key(), row.row)).collect()
+                for row in rows.into_iter().filter(|row| row.item.count > 0) {
+                    held.restored.extend(row.restored.then_some(row.row.key()));
+                    held.rows.insert(row.row.key(), row.row);
+                }
+                held
             }
         })
     }

@@ -658,10 +658,15 @@ fn a_full_disk_is_one_sentence_and_leaves_the_old_result() {
     let folder = folder();
     let csv = folder.path().join("out.csv");
     fs::write(&csv, "old\n").unwrap();
-    for flags in ["--to", "--lateness 1s --to stdout --late"] {
+    for (trap, flags) in [
+        ("trap '' XFSZ; ", "--to"),
+        ("", "--to"),
+        ("", "--lateness 1s --to stdout --late"),
+        ("", "--to stdout --summary"),
+    ] {
         let value = if flags == "--to" { format!("csv:{}", text(&csv)) } else { text(&csv).to_owned() };
         let limited = Command::new("sh")
-            .args(["-c", &format!("trap '' XFSZ; ulimit -f 1; exec \"$0\" file samples/harbour.nmea {flags} \"$1\"")])
+            .args(["-c", &format!("{trap}ulimit -f 1; exec \"$0\" file samples/harbour.nmea {flags} \"$1\"")])
             .arg(assert_cmd::cargo::cargo_bin("ais-replay"))
             .arg(&value)
             .current_dir(root())
@@ -728,6 +733,42 @@ fn an_interrupt_leaves_nothing_behind() {
     drop(input);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(&csv).unwrap(), "old\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_kill_leaves_behind_is_in_nobodys_way() {
+    let folder = folder();
+    let (csv, log) = (folder.path().join("out.csv"), folder.path().join("a.nmea"));
+    let target = format!("csv:{}", text(&csv));
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("ais-replay"))
+        .args(["file", "-", "--to", &target])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    while names().is_empty() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = names().remove(0);
+    assert!(left.starts_with(".out.csv.") && left.ends_with(".part"), "{left}");
+    // Whatever it holds by then.
+    fs::copy(root().join("samples/diagram.nmea"), folder.path().join(&left)).unwrap();
+    fs::copy(root().join("samples/diagram.nmea"), &log).unwrap();
+    let ran = run(&["file", text(folder.path()), "--to", &target]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let warning = format!("{left} is an output that a run is writing or was killed at: it was passed over");
+    assert!(ran.stderr.contains(&warning), "{}", ran.stderr);
+    assert_eq!(fs::read_to_string(&csv).unwrap(), run(&["file", "samples/diagram.nmea"]).stdout);
+    assert!(names().contains(&left), "it may be another run's");
+    // Who names it means it.
+    assert_eq!(run(&["file", text(&folder.path().join(&left))]).status, 0);
 }
 
 // ---- AWS, where nothing asks for it --------------------------------------------------------------------------------------
@@ -855,7 +896,7 @@ fn a_folder_that_cannot_take_what_is_too_much_is_named_with_what_helps() {
     fs::write(&csv, "old\n").unwrap();
     let missing = folder.path().join("no/such");
     // A limit on the size of files stands for the disk.
-    for (limit, temporary) in [("true", missing.as_path()), ("trap '' XFSZ; ulimit -f 1", folder.path())] {
+    for (limit, temporary) in [("true", missing.as_path()), ("ulimit -f 1", folder.path())] {
         let failed = Command::new("sh")
             .args(["-c", &format!("{limit}; exec \"$0\" file \"$1\" --window 1s --memory 16M --to csv:\"$2\"")])
             .arg(assert_cmd::cargo::cargo_bin("ais-replay"))

@@ -236,6 +236,20 @@ fn faults_cost_no_record_and_count_none_twice() {
     }
 }
 
+/// Longer than a run keeps silent.
+#[test]
+fn a_stream_that_throttles_everything_is_told_once_while_the_run_waits() {
+    let (scene, start) = (Scene::new(), start());
+    let records = traffic(start, 8);
+    let (stream, _) = resharded(&records);
+    let range = Range::new(start, start + 5 * 60);
+    let expected = scene.of_file(&records, &range.flags());
+    let proxy = Proxy::start(&stream, Weather { outage: Some(Duration::from_secs(15)), ..Weather::default() });
+    let ran = scene.run(proxy.port(), &range.read(&[]));
+    assert_eq!((ran.status, &ran.stdout), (0, &expected), "{}", ran.stderr);
+    support::assert_waited(&ran, "Kinesis: throttled (ProvisionedThroughputExceededException)");
+}
+
 #[test]
 fn a_registered_consumer_reads_the_same_in_one_subscription_after_the_other() {
     let (scene, start) = (Scene::new(), start());
@@ -756,6 +770,47 @@ fn what_came_late_is_in_a_repair_and_is_not_reconciled_on_top() {
     let other = scene.write("other.json", document(&stream, &both[10..30]).to_string());
     let again = run(&["kinesis", "ais", "--failed-batch", text(&other), "--repair", "--to", TO]);
     assert_eq!((again.status, table.sums(TABLE)[&key]), (0, truth[&key]), "{}", again.stderr);
+}
+
+#[test]
+fn undo_of_one_range_of_a_named_run_leaves_the_others_in_the_table_and_in_its_record() {
+    let (scene, start) = (Scene::new(), start());
+    let stream = Stream::start("ais", 1);
+    let records = traffic(start, 12);
+    stream.put(&records);
+    let table = Server::with_table(TABLE);
+    let run = |arguments: &[&str]| scene.run_with_table(stream.port(), table.port(), arguments);
+    let ranges = [0, 2].map(|minute| Range::new(start + minute * 60, start + (minute + 2) * 60));
+    let of = |range: &Range| sums(&scene.of_file(&records, &range.flags()));
+    let runs = || -> Value {
+        let ran = run(&["runs", "--in", TO, "--json"]);
+        serde_json::from_str(&ran.stdout).expect("one record")
+    };
+    for order in [[0, 1], [1, 0]] {
+        for range in &ranges {
+            let ran = run(&range.read(&["--to", TO, "--write", "add", "--run-id", "tail"]));
+            assert_eq!(ran.status, 0, "{}", ran.stderr);
+        }
+        let [first, last] = order.map(|place| &ranges[place]);
+        let undo = |range: &Range| run(&range.read(&["--to", TO, "--write", "undo", "--run-id", "tail"]));
+        // A part of a range is none that was added.
+        let part = undo(&Range::new(start + 60, start + 180));
+        assert!(part.status == 1 && part.stderr.contains("is of other ranges (kinesis:ais "), "{}", part.stderr);
+        let undone = undo(first);
+        assert_eq!(undone.status, 0, "{}", undone.stderr);
+        assert_eq!(table.sums(TABLE), of(last));
+        let record = runs();
+        assert_eq!((&record["state"], record["inputs"].as_array().unwrap().len()), (&"complete".into(), 1));
+        let refused = run(&last.read(&["--to", TO, "--write", "add"]));
+        assert!(refused.status == 1 && refused.stderr.contains("run tail of"), "{}", refused.stderr);
+        // Twice is once, and what is left can be taken back as well.
+        for range in [first, last, last] {
+            let undone = undo(range);
+            assert_eq!(undone.status, 0, "{}", undone.stderr);
+        }
+        assert!(table.sums(TABLE).is_empty());
+        assert_eq!(runs()["state"], "undone");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use encode::{Position, position_report, sentences, tag_block};
 use s3::{Call, Fate, S3, Setup};
@@ -306,6 +306,28 @@ fn a_body_that_stalls_is_asked_for_anew() {
     let ran = run(&s3, &["s3", "s3://ais/", "--format", "csv"]);
     assert_gives(&ran, &from_files(&s3.path(""), &[]));
     assert!(s3.calls().iter().any(|call| call.range().is_some_and(|(first, _)| first == 100_000)));
+}
+
+/// Longer than a run keeps silent.
+#[test]
+fn a_service_that_refuses_everything_for_a_while_is_told_once_unless_errors_alone_are_wanted() {
+    let s3 = S3::start();
+    s3.put("a", &log(1, START, 20_000));
+    let expected = from_files(&s3.path("a"), &[]);
+    let began = Instant::now();
+    s3.script(move |call| match call.is_read() && began.elapsed() < Duration::from_secs(16) {
+        true => Fate::Refused(503, "", "SlowDown", ""),
+        false => Fate::Answered,
+    });
+    let arguments = ["s3", "s3://ais/a", "--format", "csv"];
+    let mut quiet = s3.command(&[&arguments[..], &["-q"]].concat());
+    let quiet = quiet.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let ran = run(&s3, &arguments);
+    assert_gives(&ran, &expected);
+    support::assert_waited(&ran, "S3: s3://ais/a: s3:GetObject failed: SlowDown");
+    let quiet = quiet.wait_with_output().unwrap();
+    assert!(quiet.status.success() && quiet.stdout == expected.as_bytes());
+    assert_eq!(String::from_utf8(quiet.stderr).unwrap(), "");
 }
 
 /// Longer than the SDK would let a body rest.

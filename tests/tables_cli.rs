@@ -322,6 +322,20 @@ fn late_side_output_that_a_run_leaves_among_its_logs_does_not_make_it_another_ru
 }
 
 #[test]
+fn what_a_killed_run_leaves_among_its_logs_does_not_make_it_another_run() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("logs")).unwrap();
+    scene.log("logs/a.nmea", &log_a());
+    let logs = scene.path("logs");
+    assert_eq!(scene.written(&[&logs]), line(2, 0, 0, 0));
+    fs::write(scene.path("logs/.summary.json.x7Yq2z.part"), "").unwrap();
+    assert_eq!(scene.written(&[&logs]), line(0, 0, 2, 0));
+    // What is merely called alike is a log.
+    scene.log("logs/.part", &log_b());
+    scene.refused(1, &[&logs], &["already: run"]);
+}
+
+#[test]
 fn other_columns_of_a_row_stay() {
     let (scene, a, _) = Scene::with_logs();
     scene.live_add(CELL, T, 1, "10.0");
@@ -534,6 +548,61 @@ fn what_could_not_be_the_same_again_must_be_named() {
     assert!(!scene.table.exists());
 }
 
+#[test]
+fn flags_for_tables_without_a_table_are_refused_with_the_remedy() {
+    let (scene, a, _) = Scene::with_logs();
+    let list = scene.path("left.ndjson");
+    let flags: [&[&str]; 5] =
+        [&["--write", "add"], &["--again"], &["--conflicts", &list], &["--create-table"], &["--write-rate", "5"]];
+    let out = format!("csv:{}", scene.path("out.csv"));
+    for target in [&[][..], &["--to", &out], &["--dry-run"]] {
+        for flag in flags {
+            let remedy = format!("{} is for tables: give --to sqlite:PATH or --to dynamodb:TABLE with it", flag[0]);
+            assert_refused(run(&[&["file", &a], target, flag].concat()), 2, &[&remedy]);
+        }
+        let named = run(&[&["file", &a], target, &["--run-id", "night"]].concat());
+        assert_refused(named, 2, &["--run-id stands in tables and late files: give --to", "--late PATH"]);
+    }
+    let late = scene.path("late.ndjson");
+    assert_eq!(run(&["file", &a, "--late", &late, "--run-id", "night"]).status, 0);
+    for flag in flags.into_iter().filter(|flag| flag[0] != "--again").chain([&["--run-id", "night"][..]]) {
+        let remedy = format!("{} is for tables: give --to TABLE with it", flag[0]);
+        for target in [&[][..], &["--into", &out]] {
+            assert_refused(run(&[&["reconcile", &late], target, flag].concat()), 2, &[&remedy]);
+        }
+    }
+    assert_refused(run(&["reconcile", &late, "--again"]), 2, &["--again goes with --into or --to"]);
+    // Variables are set once for all commands.
+    let by_variables =
+        finish(ais_replay().args(["file", &a]).env("AIS_REPLAY_WRITE_RATE", "5").env("AIS_REPLAY_RUN_ID", "night"));
+    assert_eq!(by_variables.status, 0, "{}", by_variables.stderr);
+    assert!(!Path::new(&list).exists());
+}
+
+#[test]
+fn a_table_without_a_name_is_wrong_usage() {
+    let (scene, a, _) = Scene::with_logs();
+    let late = scene.path("late.ndjson");
+    assert_eq!(run(&["file", &a, "--late", &late]).status, 0);
+    for (arguments, flag) in [
+        (&["runs"][..], "--in"),
+        (&["runs", "--in", "dynamodb"], "--in"),
+        (&["verify", "--all"], "--in"),
+        (&["verify", "--all", "--in", "csv:x", "--against", "dynamodb"], "--against"),
+        (&["file", &a, "--to", "dynamodb"], "--to"),
+        (&["reconcile", &late, "--to", "dynamodb"], "--to"),
+    ] {
+        let sentence =
+            format!("error: no table is named: give {flag} dynamodb:TABLE or {flag} sqlite:PATH, or set AGG_TABLE\n");
+        for name in [None, Some("")] {
+            let mut command = ais_replay();
+            command.args(arguments).envs(name.map(|name| ("AGG_TABLE", name)));
+            let ran = finish(&mut command);
+            assert_eq!((ran.status, ran.stderr.as_str()), (2, sentence.as_str()), "{arguments:?}");
+        }
+    }
+}
+
 // ---- --run-id and --again -----------------------------------------------------------------------------------------------
 
 #[test]
@@ -706,6 +775,25 @@ fn undo_right_after_leaves_nothing_and_the_run_can_come_again() {
     // Its inputs are free, also for others, and its windows hold nothing.
     assert_eq!(scene.written(&[&a, &b]), line(3, 0, 0, 0));
     scene.assert_counts(&A_AND_B_ROWS);
+}
+
+#[test]
+fn undo_leaves_in_the_record_what_was_added_and_under_which_name() {
+    let (scene, a, _) = Scene::with_logs();
+    scene.live_add(CELL, T, 1, "1.0");
+    assert_eq!(scene.replay(&[&a]).status, 1);
+    let added = scene.runs();
+    let copy = scene.path("found-at-night.gz");
+    let mut packed = flate2::write::GzEncoder::new(fs::File::create(&copy).unwrap(), flate2::Compression::fast());
+    packed.write_all(&fs::read(&a).unwrap()).unwrap();
+    packed.finish().unwrap();
+    assert_eq!(scene.written(&[&copy, "--write", "undo"]), undo_line(1, 1, 0));
+    let mut expected = added[0].clone();
+    expected["state"] = "undone".into();
+    assert_eq!(scene.runs(), [expected]);
+    // Who puts it in again, puts in what it is called now.
+    assert_eq!(scene.written(&[&copy, "--write", "add"]), line(1, 1, 0, 0));
+    assert_eq!(scene.runs()[0]["inputs"][0]["name"], copy.as_str());
 }
 
 #[test]
@@ -1001,6 +1089,55 @@ fn verify_compares_a_table_with_another_with_a_csv_and_with_the_sentences() {
     assert_eq!((ran.status, ran.stdout.lines().count()), (3, 2));
 }
 
+#[test]
+fn verify_reads_a_sum_that_went_through_a_float_and_says_so() {
+    let (scene, a, _) = Scene::with_logs();
+    scene.live_add("u60000", T, 3, "28.3");
+    scene.live_add("u60000", T + 60, 2, "8.3");
+    scene.live_add("u60001", T, 3, "112.8");
+    let exact = scene.path("exact.csv");
+    let text = scene.verify(&["--all", "--format", "csv"]).stdout;
+    fs::write(&exact, &text).unwrap();
+    scene
+        .open()
+        .execute_batch(
+            "UPDATE ais_window_agg SET sog_sum = '28.299999999999997' WHERE sog_sum = '28.3';
+             UPDATE ais_window_agg SET sog_sum = '112.80000000000001' WHERE sog_sum = '112.8'",
+        )
+        .unwrap();
+    let export = scene.path("export.csv");
+    fs::write(&export, text.replace("28.3", "28.299999999999997")).unwrap();
+    let note = |result: &str, rows: &str| {
+        format!("in {result}, the sog_sum of {rows} went through a float: read as the nearest tenth of a knot\n")
+    };
+    let one = scene.verify(&["u60000"]);
+    assert_eq!((one.status, one.stderr), (0, note(&scene.target(), "1 row")));
+    assert!(one.stdout.contains(&format!("window {T}: count=3 avg_sog=9.4\n")), "{}", one.stdout);
+    // What the filters leave out is not told of.
+    assert_eq!(scene.verify(&["--all", "--cell", "u60001"]).stderr, note(&scene.target(), "1 row"));
+    assert_eq!(scene.verify(&["u60000", "--since", &format!("@{}", T + 60)]).stderr, "");
+    let (exact, export) = (format!("csv:{exact}"), format!("csv:{export}"));
+    for against in [&exact, &export] {
+        let same = scene.verify(&["--all", "--against", against]);
+        assert_eq!(same.status, 0, "{}{}", same.stdout, same.stderr);
+        assert!(same.stderr.starts_with(&note(&scene.target(), "2 rows")), "{}", same.stderr);
+        assert_eq!(same.stderr.contains(&note(&export, "1 row")), against == &export, "{}", same.stderr);
+    }
+    // Who writes does not guess, and a sum between two tenths is none.
+    let late = scene.path("late.ndjson");
+    fs::write(&late, format!("{{\"cell\":\"u60000\",\"window_start\":{T},\"count\":1,\"sog_sum\":\"1.0\"}}\n"))
+        .unwrap();
+    assert_refused(
+        run(&["reconcile", &late, "--into", &export]),
+        1,
+        &["line 2", "'28.299999999999997' is not a number"],
+    );
+    assert_refused(scene.reconcile(&[&late]), 1, &["its sog_sum '28.299999999999997' is not a number"]);
+    scene.open().execute("UPDATE ais_window_agg SET sog_sum = '28.29999' WHERE sog_sum LIKE '28.%'", []).unwrap();
+    assert_refused(scene.verify(&["u60000"]), 1, &["its sog_sum '28.29999' is not a number"]);
+    assert_eq!(scene.written(&[&a]), line(2, 0, 0, 0));
+}
+
 // ---- wrong files --------------------------------------------------------------------------------------------------------
 
 #[test]
@@ -1017,43 +1154,82 @@ fn what_is_no_table_is_told_in_a_sentence() {
         ran.stderr
     };
     let missing = scene.path("missing.db");
-    assert!(with(&missing, false).contains("missing.db does not exist: --create-table makes it"));
+    let makes = "does not exist: --create-table makes it where something is written, or give the path of";
+    assert_eq!(with(&missing, false), format!("error: sqlite:{missing} {makes} one that exists\n"));
     assert!(!Path::new(&missing).exists());
+    let folder = scene.folder.path().to_str().unwrap();
+    let text = scene.path("a.csv");
+    let damaged = scene.path("damaged.db");
+    scene.written(&["samples/harbour.nmea"]);
+    fs::write(&damaged, &fs::read(&scene.table).unwrap()[..20_000]).unwrap();
     for create in [false, true] {
-        let directory = with(scene.folder.path().to_str().unwrap(), create);
-        assert!(directory.contains("it is a directory"), "{directory}");
-        // Long enough to be taken for one.
-        let text = scene.path("a.csv");
-        fs::write(&text, "cell,window_start\n".repeat(200)).unwrap();
-        let told = with(&text, create);
-        assert!(told.contains("cannot open sqlite:") && told.contains("file is not a database"), "{told}");
-        assert_eq!(fs::read_to_string(&text).unwrap(), "cell,window_start\n".repeat(200));
-        for (name, schema) in [
-            ("other.db", "CREATE TABLE ais_window_agg (id INTEGER PRIMARY KEY, name TEXT)"),
+        let told = with(folder, create);
+        let says = "it is a directory; give the path of a file, as one in it";
+        assert_eq!(told, format!("error: cannot open sqlite:{folder}: {says}\n"));
+        let told = with("/dev/null", create);
+        let says = "it is a pipe or a device; give the path of a file";
+        assert_eq!(told, format!("error: cannot open sqlite:/dev/null: {says}\n"));
+        // Too short to be a database, and long enough to be taken for one.
+        for times in [1, 200] {
+            fs::write(&text, "cell,window_start\n".repeat(times)).unwrap();
+            let told = with(&text, create);
+            let says = "it is no SQLite database; give the path of one, or of a file that is not there yet";
+            assert_eq!(told, format!("error: cannot open sqlite:{text}: {says}\n"));
+            assert_eq!(fs::read_to_string(&text).unwrap(), "cell,window_start\n".repeat(times));
+        }
+        let told = with(&damaged, create);
+        assert!(told.contains("the file is damaged (") && told.contains("put a copy of it in its place"), "{told}");
+        for (name, schema, says) in [
+            (
+                "other.db",
+                "CREATE TABLE ais_window_agg (id INTEGER PRIMARY KEY, Count INTEGER, cell TEXT)",
+                "its ais_window_agg is another one, without columns window_start, sog_sum, sog_missing, \
+                 window_seconds, applied, record",
+            ),
+            (
+                "case.db",
+                "CREATE TABLE AIS_Window_Agg (cell TEXT)",
+                "its ais_window_agg is another one, without columns",
+            ),
             (
                 "keyless.db",
                 "CREATE TABLE ais_window_agg (cell TEXT, window_start INTEGER, count INTEGER, sog_sum TEXT, \
                  sog_missing INTEGER, window_seconds INTEGER, applied TEXT, record TEXT)",
+                "its ais_window_agg is another one, whose key is not cell and window_start",
             ),
-            ("view.db", "CREATE VIEW ais_window_agg AS SELECT 1 AS cell"),
+            ("view.db", "CREATE VIEW ais_window_agg AS SELECT 1 AS cell", "its ais_window_agg is a view, and no table"),
+            (
+                "index.db",
+                "CREATE TABLE notes (text); CREATE INDEX ais_window_agg ON notes (text)",
+                "its ais_window_agg is an index, and no table",
+            ),
         ] {
             let path = scene.path(name);
             let connection = Connection::open(&path).unwrap();
             let _ = connection.execute_batch(schema);
             drop(connection);
             let told = with(&path, create);
-            assert!(told.contains("is not a table of windows"), "{told}");
-            assert!(!told.contains("SELECT") && !told.contains("INSERT"), "no statement in it: {told}");
+            assert!(told.starts_with(&format!("error: sqlite:{path} is not a table of windows: {says}")), "{told}");
+            assert!(told.ends_with("; give the path of another file\n"), "{told}");
         }
     }
     let nowhere = with(&scene.path("no/such/folder.db"), true);
-    assert!(nowhere.contains("cannot open sqlite:"), "{nowhere}");
-    // A database without such a table gets one when asked.
-    let path = scene.path("else.db");
-    Connection::open(&path).unwrap().execute_batch("CREATE TABLE notes (text)").unwrap();
-    assert!(with(&path, false).contains("--create-table makes it"));
-    let made = run(&["file", &a, "--to", &format!("sqlite:{path}"), "--create-table"]);
-    assert_eq!(made.status, 0, "{}", made.stderr);
+    assert!(nowhere.contains("no/such/folder.db: the folder that it should be in is not there"), "{nowhere}");
+    // An empty file, or a database of somebody else's without such a table, gets one when asked.
+    for (name, content) in [("else.db", "CREATE TABLE notes (text)"), ("empty.db", "")] {
+        let path = scene.path(name);
+        fs::write(&path, "").unwrap();
+        Connection::open(&path).unwrap().execute_batch(content).unwrap();
+        let told = with(&path, false);
+        let of_file = format!("error: the table ais_window_agg in sqlite:{path} {makes} a file that holds it\n");
+        assert_eq!(told, of_file);
+        let target = format!("sqlite:{path}");
+        let dry = run(&["file", &a, "--to", &target, "--create-table", "--dry-run"]);
+        assert_eq!(dry.status, 0, "{}", dry.stderr);
+        assert_eq!(with(&path, false), of_file);
+        let made = run(&["file", &a, "--to", &target, "--create-table"]);
+        assert_eq!(made.status, 0, "{}", made.stderr);
+    }
 }
 
 #[test]

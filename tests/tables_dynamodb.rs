@@ -340,6 +340,20 @@ fn throttled_failed_stalled_and_cut_calls_lose_nothing() {
     assert_same(&server.sums(TABLE), &scene.sums(&log));
 }
 
+/// Longer than a run keeps silent.
+#[test]
+fn a_table_that_throttles_everything_is_told_once_while_the_run_waits() {
+    let (scene, server) = (Scene::new(), Server::with_table(TABLE));
+    let log = scene.log("a.nmea", 3, 4, 1);
+    let proxy = Proxy::start(&server, Faults { outage: Some(Duration::from_secs(14)), ..Faults::default() });
+    let ran = scene.run(proxy.port(), &["file", text(&log), "--to", TO]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert_same(&server.sums(TABLE), &scene.sums(&log));
+    support::assert_waited(&ran, "DynamoDB: throttled (ProvisionedThroughputExceededException)");
+    let before = ran.stderr.find("waiting for").unwrap();
+    assert!(before < ran.stderr.find("read  ").unwrap(), "told while it waits: {}", ran.stderr);
+}
+
 #[test]
 fn reads_and_run_records_outlast_faults_too() {
     let (scene, server) = (Scene::new(), Server::with_table(TABLE));
@@ -429,7 +443,7 @@ fn a_replaced_window_is_not_taken_back_from_and_an_undone_one_can_be_inserted_ag
 }
 
 #[test]
-fn a_live_sum_that_went_through_a_float_stops_no_run() {
+fn a_live_sum_that_went_through_a_float_stops_nothing() {
     let (scene, server) = (Scene::new(), Server::with_table(TABLE));
     let log = scene.log("a.nmea", 3, 4, 1);
     let (cell, start) = scene.sums(&log).into_keys().nth(5).unwrap();
@@ -443,6 +457,11 @@ fn a_live_sum_that_went_through_a_float_stops_no_run() {
     .map(|(name, value)| (name.to_owned(), value))
     .into();
     server.put(TABLE, item.clone());
+    for cells in ["--all", &cell] {
+        let verified = scene.run(server.port(), &["verify", cells, "--in", TO]);
+        assert!(verified.status == 0 && verified.stdout.contains("count=3 avg_sog=9.4"), "{}", verified.stderr);
+        assert!(verified.stderr.contains("the sog_sum of 1 row went through a float"), "{}", verified.stderr);
+    }
     let run = |mode: &str| scene.run(server.port(), &["file", text(&log), "--to", TO, "--write", mode]);
     let inserted = run("insert");
     assert_eq!(inserted.status, 1);

@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::AwsOptions;
 use super::trouble::deepest;
+use super::waits::Waits;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,6 +45,8 @@ pub struct Connection {
     pub region: String,
     /// Where the service is, for messages.
     pub endpoint: String,
+    /// What is told of waiting for it.
+    pub waits: Waits,
 }
 
 impl Connection {
@@ -96,7 +99,7 @@ impl Connection {
         let other_endpoint = || config.endpoint_url().map(str::to_owned);
         let endpoint = options.endpoint_url.clone().or_else(own_endpoint).or_else(other_endpoint);
         let endpoint = endpoint.unwrap_or_else(|| format!("{} in region {region}", service.name));
-        Ok(Self { config, region, endpoint })
+        Ok(Self { config, region, endpoint, waits: Waits::new(service.name, options.watcher.clone()) })
     }
 }
 

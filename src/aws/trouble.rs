@@ -5,6 +5,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 use tokio::time::{Instant, sleep};
 
+use super::waits::{Spell, Waits};
+
 /// How long nothing at all may succeed before a run gives up.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -70,41 +72,67 @@ impl Trouble {
     }
 }
 
+/// Why a call is made again, in a few words.
+pub fn reason<E>(error: &SdkError<E>) -> String
+where
+    E: std::error::Error + ProvideErrorMetadata + 'static,
+{
+    match (error.code(), error) {
+        (Some(code), _) if Trouble::of(error) == Trouble::Throttled => format!("throttled ({code})"),
+        (Some(code), _) => format!("it answers {code}"),
+        (None, SdkError::ServiceError(answer)) => format!("it answers with status {}", answer.raw().status()),
+        (None, _) => format!("it cannot be reached ({})", deepest(error)),
+    }
+}
+
 /// Makes a call until it succeeds, fails for good, or has failed for too long.
 ///
 /// # Errors
 ///
 /// The last failure.
-pub async fn patiently<T, E, F>(mut call: impl FnMut() -> F) -> Result<T, SdkError<E>>
+pub async fn patiently<T, E, F>(waits: &Waits, mut call: impl FnMut() -> F) -> Result<T, SdkError<E>>
 where
-    E: ProvideErrorMetadata,
+    E: std::error::Error + ProvideErrorMetadata + 'static,
     F: Future<Output = Result<T, SdkError<E>>>,
 {
-    let mut patience = Patience { since: Some(Instant::now()), attempt: 0 };
+    let mut patience = Patience { since: Some(Instant::now()), ..Patience::new(waits) };
     loop {
         match call().await {
             Ok(answer) => return Ok(answer),
-            Err(error) if patience.bears(Trouble::of(&error), false).await => drop(error),
+            Err(error) if patience.bears(Trouble::of(&error), false, &error).await => drop(error),
             Err(error) => return Err(error),
         }
     }
 }
 
 /// How long failures of one call have been borne.
-#[derive(Debug, Default)]
-pub struct Patience {
+#[derive(Debug)]
+pub struct Patience<'w> {
     /// From when on; unless it is set, from the first failure.
     since: Option<Instant>,
     attempt: u32,
+    waits: &'w Waits,
+    spell: Spell,
 }
 
-impl Patience {
+impl<'w> Patience<'w> {
+    /// That of a call that has not failed yet.
+    #[must_use]
+    pub fn new(waits: &'w Waits) -> Self {
+        Self { since: None, attempt: 0, waits, spell: Spell::default() }
+    }
+
     /// Waits before a further try; false where there should be none.
-    pub async fn bears(&mut self, trouble: Trouble, has_succeeded: bool) -> bool {
+    pub async fn bears<E>(&mut self, trouble: Trouble, has_succeeded: bool, error: &SdkError<E>) -> bool
+    where
+        E: std::error::Error + ProvideErrorMetadata + 'static,
+    {
         let since = *self.since.get_or_insert_with(Instant::now);
-        if trouble == Trouble::Final || since.elapsed() > trouble.patience(has_succeeded) {
+        let (waited, patience) = (since.elapsed(), trouble.patience(has_succeeded));
+        if trouble == Trouble::Final || waited > patience {
             return false;
         }
+        self.waits.note(&self.spell, waited, patience, || reason(error));
         sleep(backoff(self.attempt)).await;
         self.attempt += 1;
         true

@@ -6,7 +6,8 @@ use clap::builder::BoolishValueParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::aws::AwsOptions;
+use super::console::Console;
+use crate::aws::{AwsOptions, Watcher};
 use crate::cell::Cell;
 use crate::engine::clock::Lateness;
 use crate::filter::BoundingBox;
@@ -161,10 +162,10 @@ pub struct BucketArgs {
 impl BucketArgs {
     /// The same for what opens a source.
     #[must_use]
-    pub fn options(&self, aws: &AwsArgs) -> S3Options {
+    pub fn options(&self, aws: &AwsArgs, console: Console) -> S3Options {
         let region = self.bucket_region.clone().or_else(|| aws.region.clone());
         S3Options {
-            aws: AwsOptions { region, ..aws.options() },
+            aws: AwsOptions { region, ..aws.options(console) },
             unsigned: self.no_sign_request,
             requester_pays: self.request_payer,
         }
@@ -251,7 +252,7 @@ pub struct TableArgs {
     #[arg(long)]
     pub create_table: bool,
 
-    /// Write at most this many rows a second
+    /// Write at most this many rows a second to DynamoDB
     #[arg(long, value_name = "N", env = "AIS_REPLAY_WRITE_RATE", value_parser = clap::value_parser!(u32).range(1..))]
     pub write_rate: Option<u32>,
 }
@@ -276,11 +277,12 @@ pub struct AwsArgs {
 impl AwsArgs {
     /// The same for what opens a table or a source.
     #[must_use]
-    pub fn options(&self) -> AwsOptions {
+    pub fn options(&self, console: Console) -> AwsOptions {
         AwsOptions {
             profile: self.profile.clone(),
             region: self.region.clone(),
             endpoint_url: self.endpoint_url.clone(),
+            watcher: Watcher::new(move |sentence| console.waiting(sentence)),
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, WeakProgressBar};
 
 use super::args::{Color, ConsoleArgs};
 
@@ -12,6 +14,14 @@ use super::args::{Color, ConsoleArgs};
 pub struct Console {
     quiet: bool,
     verbose: bool,
+}
+
+/// The progress bar that is on the terminal, while it is: there is one terminal, whoever writes to it.
+static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+
+/// Takes note of a bar that will be on the terminal.
+pub fn note_bar(bar: &ProgressBar) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
 }
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -62,6 +72,15 @@ impl Console {
     /// Tells something odd even to those who want to hear of errors alone.
     pub fn loud(&self, message: impl Display) {
         tell(&format!("{WARNING}warning{WARNING:#}: {message}"));
+    }
+
+    /// Tells that a run has to wait: at any time, from any thread, and above the progress bar where there is one.
+    pub fn waiting(&self, message: impl Display) {
+        let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(WeakProgressBar::upgrade);
+        match bar {
+            Some(bar) => bar.suspend(|| self.note(message)),
+            None => self.note(message),
+        }
     }
 
     /// Tells how it went.

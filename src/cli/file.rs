@@ -21,7 +21,10 @@ pub fn run(args: &FileArgs, from_environment: Vec<FromEnvironment>, console: Con
     let repeated =
         found.repeated.iter().map(|path| format!("{} is given more than once: it is read once", path.display()));
     let passed_over = found.passed_over.iter().map(|path| format!("{} is no file: it was passed over", path.display()));
-    let warnings = repeated.chain(passed_over).collect();
+    let unfinished = found.unfinished.iter().map(|path| {
+        format!("{} is an output that a run is writing or was killed at: it was passed over", path.display())
+    });
+    let warnings = repeated.chain(passed_over).chain(unfinished).collect();
     let unrepeatable = found.inputs.iter().any(|input| input.stored_bytes().is_none()).then(|| {
         "standard input or a pipe cannot be read again: name the run with --run-id, so that the table knows it when it comes again"
             .to_owned()

@@ -45,7 +45,7 @@ pub fn run(args: &KinesisArgs, from_environment: Vec<FromEnvironment>, console: 
     // Before anything is asked: these need no stream to be wrong.
     since_and_until(&plan, now)?;
     refuse_half_windows(&plan, &args.run)?;
-    let stream = Stream::open(name, &args.run.aws.options(), args.read_share, args.consumer.as_deref())?;
+    let stream = Stream::open(name, &args.run.aws.options(console), args.read_share, args.consumer.as_deref())?;
     let material = material(&stream, &mut plan, now, console)?;
     replay::replay(material, plan, &args.run, from_environment, console)
 }
@@ -183,7 +183,7 @@ fn failed_batches(
     let Resolved { plan, notes } = settings::resolve(&args.run.replay, Lateness::Unbounded, now)?;
     let from_stream = args.repair || batches.iter().any(|batch| batch.enclosed.is_none());
     let stream = match from_stream {
-        true => Some(open_of(args.stream.as_deref(), arn, args)?),
+        true => Some(open_of(args.stream.as_deref(), arn, args, console)?),
         false => None,
     };
     let mut inputs = Vec::new();
@@ -265,8 +265,9 @@ fn one_stream(batches: &[FailedBatch]) -> Result<&str, Usage> {
 }
 
 /// Opens the stream of the batches, which the command line may name too.
-fn open_of(name: Option<&str>, arn: &str, args: &KinesisArgs) -> anyhow::Result<Arc<Stream>> {
-    let stream = Stream::open(name.unwrap_or(arn), &args.run.aws.options(), args.read_share, args.consumer.as_deref())?;
+fn open_of(name: Option<&str>, arn: &str, args: &KinesisArgs, console: Console) -> anyhow::Result<Arc<Stream>> {
+    let stream =
+        Stream::open(name.unwrap_or(arn), &args.run.aws.options(console), args.read_share, args.consumer.as_deref())?;
     if stream.arn() != arn {
         return Err(Usage(format!("the failed batches are of {arn}, and not of {}", stream.arn())).into());
     }

@@ -17,6 +17,8 @@ pub mod verify;
 
 use std::ffi::OsString;
 use std::path::Path;
+#[cfg(unix)]
+use std::sync::{Arc, atomic::AtomicBool};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
@@ -64,6 +66,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Status {
     };
     let console = Console::new(cli.console);
     remove_temporary_files_when_interrupted(console);
+    #[cfg(unix)]
+    outlive_limits_on_files(console);
     let ended = match &cli.command {
         Command::File(args) => file::run(args, settings::from_environment(&matches), console),
         #[cfg(feature = "aws")]
@@ -131,6 +135,16 @@ fn hint_at_way_out(refusal: &Refusal, console: Console) {
             bytes + 1
         )),
         _ => console.hint("nothing was written; --again writes it all the same"),
+    }
+}
+
+/// Where a file would grow beyond a limit (`ulimit -f`), the system kills the process without a word, unless somebody
+/// handles the signal. Then the write fails, and is told as on a full disk.
+#[cfg(unix)]
+fn outlive_limits_on_files(console: Console) {
+    let nobody_asks = Arc::new(AtomicBool::new(false));
+    if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, nobody_asks) {
+        console.warning(format_args!("a limit on the size of files may end the run without a word: {error}"));
     }
 }
 

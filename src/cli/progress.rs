@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use super::console::Console;
+use super::console::{self, Console};
 use super::replay::Extent;
 use crate::run::Progress;
 
@@ -29,6 +29,7 @@ impl Bar {
                     .with_style(style("{bar:28} {percent} %, at {prefix}  {msg}  {left}")),
             };
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+            console::note_bar(&bar);
             bar
         });
         Self { bar, started: Instant::now(), extent }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::args::ReconcileArgs;
+use super::args::{ReconcileArgs, TableArgs};
 use super::console::Console;
 use super::{Status, Usage, settings, tables};
 use crate::reconcile::{Added, AggregateFile, Increments};
@@ -30,7 +30,7 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
         if !args.dry_run {
             let form = args.format.unwrap_or_else(super::replay::default_form);
             let mut sink = Sink::open(&Target::Stdout, form, args.utc, &|name| {
-                tables::open(name, &args.table, &args.aws, WriteMode::Add, false)
+                tables::open(name, &args.table, &args.aws, WriteMode::Add, false, console)
             })?;
             sink.write(&rows)?;
             sink.finish(None, &mut |_| {})?;
@@ -52,22 +52,18 @@ pub fn run(args: &ReconcileArgs, console: Console) -> anyhow::Result<Status> {
 
 /// A flag that would do nothing is a misunderstanding.
 fn refuse_idle_flags(args: &ReconcileArgs) -> Result<(), Usage> {
-    let table = &args.table;
-    let for_tables = [
-        ("--write", table.write.is_some()),
-        ("--conflicts", table.conflicts.is_some()),
-        ("--create-table", table.create_table),
-        ("--run-id", args.run_id.is_some() && std::env::var_os("AIS_REPLAY_RUN_ID").is_none()),
-    ];
-    if args.to.is_none()
-        && let Some((flag, _)) = for_tables.iter().find(|(_, given)| *given)
-    {
-        return Err(Usage(format!("{flag} is for tables: give --to TABLE with it")));
+    if args.to.is_some() {
+        return Ok(());
     }
-    if table.again && args.into.is_none() && args.to.is_none() {
+    if args.table.again && args.into.is_none() {
         return Err(Usage("--again goes with --into or --to: without them nothing is added anywhere".to_owned()));
     }
-    Ok(())
+    let again_into_file = TableArgs { again: false, ..args.table.clone() };
+    let run_id = tables::names_run(args.run_id.as_deref()).then_some("--run-id");
+    match tables::flag_for_tables(&again_into_file).or(run_id) {
+        Some(flag) => Err(Usage(format!("{flag} is for tables: give --to TABLE with it"))),
+        None => Ok(()),
+    }
 }
 
 fn what(increments: &Increments, rows: usize) -> String {
@@ -88,6 +84,7 @@ fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyho
         )
         .into());
     }
+    tables::refuse_unnamed(name, "--to")?;
     let given = args.run_id.as_deref().map(Token::new).transpose().map_err(Usage)?;
     let passes = |path: &PathBuf| path.as_os_str() == "-" || fs::metadata(path).is_ok_and(|found| !found.is_file());
     if given.is_none() && args.late.iter().any(passes) {
@@ -105,7 +102,7 @@ fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyho
     let outputs: Vec<&Path> = sqlite.into_iter().chain(args.table.conflicts.as_deref()).collect();
     args.late.iter().try_for_each(|late| super::replay::refuse_over_input(&outputs, late))?;
     let started_ms = settings::now().nanos() / 1_000_000;
-    let mut table = tables::open(name, &args.table, &args.aws, WriteMode::Add, args.dry_run)?;
+    let mut table = tables::open(name, &args.table, &args.aws, WriteMode::Add, args.dry_run, console)?;
     let sizes: Arc<[u64]> = table.ledger().known_sizes().into_iter().collect();
     let increments = Increments::read(&args.late, &sizes)?;
     let rows = increments.rows();

@@ -106,7 +106,7 @@ pub fn replay(
     // Made now, so that a place where it cannot be is told before anything is read.
     let summary_file = output.summary.as_deref().map(AtomicFile::create).transpose()?;
     let started = settings::now();
-    let mut files = Files::open(&targets, args, Bar::new(console, extent))?;
+    let mut files = Files::open(&targets, args, Bar::new(console, extent), console)?;
     plan.read.digest = files.wanted_digests();
     let ran = run::run(&inputs, &plan, &mut files);
     files.bar.finish();
@@ -194,11 +194,11 @@ struct Files {
 }
 
 impl Files {
-    fn open(targets: &[Target], args: &RunArgs, bar: Bar) -> anyhow::Result<Self> {
+    fn open(targets: &[Target], args: &RunArgs, bar: Bar, console: Console) -> anyhow::Result<Self> {
         let output = &args.output;
         let form = output.format.unwrap_or_else(default_form);
         let open_table =
-            |name: &TableName| tables::open(name, &args.table, &args.aws, WriteMode::Insert, output.dry_run);
+            |name: &TableName| tables::open(name, &args.table, &args.aws, WriteMode::Insert, output.dry_run, console);
         // A dry run asks the tables too: what they would refuse is what it is for.
         let wanted = targets.iter().filter(|target| !output.dry_run || matches!(target, Target::Table(_)));
         let sinks: Vec<Sink> =
@@ -354,15 +354,27 @@ fn refuse_clashes(inputs: &[Input], args: &RunArgs) -> Result<(), Usage> {
     inputs.iter().filter_map(Input::path).try_for_each(|path| refuse_over_input(&outputs, path))
 }
 
-/// Flags for tables, where there is a table; and half a window must not take the place of a whole one.
+/// Tables have names, and flags for tables are given where there is one; and half a window must not take the place of a
+/// whole one.
 fn refuse_odd_table_flags(args: &RunArgs) -> Result<(), Usage> {
     let tables = args.output.to.iter().filter(|target| matches!(target, Target::Table(_))).count();
+    for target in &args.output.to {
+        if let Target::Table(name) = target {
+            tables::refuse_unnamed(name, "--to")?;
+        }
+    }
     if tables > 1 && args.table.conflicts.is_some() {
         return Err(Usage("--conflicts is one list of one table: write to the tables one by one".to_owned()));
     }
-    if tables == 0 && (args.table.write.is_some() || args.table.conflicts.is_some() || args.table.create_table) {
+    if tables == 0
+        && let Some(flag) = tables::flag_for_tables(&args.table)
+    {
+        return Err(Usage(format!("{flag} is for tables: give --to sqlite:PATH or --to dynamodb:TABLE with it")));
+    }
+    if tables == 0 && args.output.late.is_none() && tables::names_run(args.output.run_id.as_deref()) {
         return Err(Usage(
-            "--write, --conflicts and --create-table are for tables: give --to sqlite:PATH or dynamodb:TABLE"
+            "--run-id stands in tables and late files: give --to sqlite:PATH, --to dynamodb:TABLE or --late PATH \
+             with it"
                 .to_owned(),
         ));
     }

@@ -17,7 +17,7 @@ use crate::summary::FromEnvironment;
 pub fn run(args: &S3Args, from_environment: Vec<FromEnvironment>, console: Console) -> anyhow::Result<Status> {
     let Resolved { plan, notes } = settings::resolve(&args.run.replay, Lateness::Unbounded, settings::now())?;
     notes.iter().for_each(|note| console.note(note));
-    let found = s3::find(&args.urls, &args.bucket.options(&args.run.aws))?;
+    let found = s3::find(&args.urls, &args.bucket.options(&args.run.aws, console))?;
     let warnings =
         found.repeated.iter().map(|name| format!("{name} is given more than once: it is read once")).collect();
     let material = Material {

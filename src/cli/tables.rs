@@ -6,7 +6,7 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, Prog
 use sha2::{Digest, Sha256};
 
 use super::args::{AwsArgs, RunsArgs, TableArgs};
-use super::console::Console;
+use super::console::{self, Console};
 use super::{Status, Usage};
 use crate::sink::{Sink, SinkError, Target};
 use crate::source::content::hexadecimal;
@@ -25,6 +25,35 @@ pub fn live_window_seconds() -> i64 {
     set.map_or(LIVE_WINDOW_SECONDS, Span::seconds)
 }
 
+/// The first flag that is for tables alone, if the command line has one. Where there is no table it would do nothing,
+/// and who gives it means something. A variable is another matter: it is set for every command.
+pub fn flag_for_tables(args: &TableArgs) -> Option<&'static str> {
+    let flags = [
+        ("--write", args.write.is_some()),
+        ("--again", args.again),
+        ("--conflicts", args.conflicts.is_some()),
+        ("--create-table", args.create_table),
+        ("--write-rate", args.write_rate.is_some() && std::env::var_os("AIS_REPLAY_WRITE_RATE").is_none()),
+    ];
+    flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+}
+
+/// Whether the command line, and no variable, names the run.
+pub fn names_run(run_id: Option<&str>) -> bool {
+    run_id.is_some() && std::env::var_os("AIS_REPLAY_RUN_ID").is_none()
+}
+
+/// Refuses a table without a name, which neither the flag nor `AGG_TABLE` gives.
+pub fn refuse_unnamed(name: &TableName, flag: &str) -> Result<(), Usage> {
+    let is_set = || std::env::var_os("AGG_TABLE").is_some_and(|name| !name.is_empty());
+    match name {
+        TableName::DynamoDb(None) if !is_set() => {
+            Err(Usage(format!("no table is named: give {flag} dynamodb:TABLE or {flag} sqlite:PATH, or set AGG_TABLE")))
+        }
+        TableName::DynamoDb(_) | TableName::Sqlite(_) => Ok(()),
+    }
+}
+
 /// Opens a table to write to.
 ///
 /// # Errors
@@ -36,6 +65,7 @@ pub fn open(
     aws: &AwsArgs,
     default: WriteMode,
     dry_run: bool,
+    console: Console,
 ) -> Result<TableSink, StoreError> {
     let options = WriteOptions {
         mode: args.write.unwrap_or(default),
@@ -45,7 +75,7 @@ pub fn open(
         dry_run,
         write_rate: args.write_rate,
     };
-    TableSink::open(name, args.create_table, &aws.options(), options)
+    TableSink::open(name, args.create_table, &aws.options(console), options)
 }
 
 /// A token of inputs and options: the same for the same, wherever they lie and in whatever order they are named. With
@@ -69,9 +99,11 @@ pub fn bar(sink: &Sink, console: Console) -> Option<ProgressBar> {
     let Sink::Table(table) = sink else { return None };
     console.shows_progress().then(|| {
         let style = ProgressStyle::with_template("{bar:28} {pos} of {len} rows written  {per_sec}  {eta} left");
-        ProgressBar::with_draw_target(Some(table.rows()), ProgressDrawTarget::stderr_with_hz(10))
+        let bar = ProgressBar::with_draw_target(Some(table.rows()), ProgressDrawTarget::stderr_with_hz(10))
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"))
-            .with_finish(indicatif::ProgressFinish::AndClear)
+            .with_finish(indicatif::ProgressFinish::AndClear);
+        console::note_bar(&bar);
+        bar
     })
 }
 
@@ -133,7 +165,8 @@ pub fn tell_conflicts(reports: &[WriteReport], args: &TableArgs, console: Consol
 /// Where the table cannot be read.
 pub fn runs(args: &RunsArgs, console: Console) -> anyhow::Result<Status> {
     let name = args.table.clone().unwrap_or(TableName::DynamoDb(None));
-    let ledger = Store::open(&name, false, &args.aws.options(), None)?.ledger()?;
+    refuse_unnamed(&name, "--in")?;
+    let ledger = Store::open(&name, false, &args.aws.options(console), None)?.ledger()?;
     let mut out = BufWriter::new(io::stdout());
     let mut print = || -> io::Result<()> {
         for record in &ledger.records {

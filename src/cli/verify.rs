@@ -7,7 +7,8 @@ use super::collect::{Collect, Rows};
 use super::console::Console;
 use super::replay::Extent;
 use super::settings::{self, Resolved};
-use super::{Status, Usage};
+use super::{Status, Usage, tables};
+use crate::aws::AwsOptions;
 use crate::engine::clock::Lateness;
 use crate::report::MessageTypes;
 use crate::row::Row;
@@ -21,7 +22,7 @@ use crate::source::s3;
 use crate::source::{Input, file};
 use crate::store::write::{Keys, TableName};
 use crate::summary::{FromEnvironment, counted};
-use crate::verify::{self, Difference, Reference, TableRef};
+use crate::verify::{self, Difference, Held, Reference, TableRef};
 
 /// Runs the command.
 ///
@@ -35,15 +36,16 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     notes.iter().for_each(|note| console.note(note));
     from_environment.iter().for_each(|set| console.note(format_args!("set by {set}")));
     refuse_filters_of_sentences(args)?;
-    let aws = args.aws.options();
+    let aws = args.aws.options(console);
     let table = args.table.clone().unwrap_or(TableRef::Table(TableName::DynamoDb(None)));
+    refuse_unnamed(&table, args)?;
     let keys = keys(args, &plan);
     let is_dynamodb = |result: &TableRef| matches!(result, TableRef::Table(TableName::DynamoDb(_)));
     let against = matches!(&args.against, Some(Reference::Table(other)) if is_dynamodb(other));
     if !keys.prefixes.is_empty() && (against || is_dynamodb(&table)) {
         console.warning("a beginning of cells is no key: the whole table is read for it, and paid for");
     }
-    let rows = select(table.read(&keys, &aws)?, &plan);
+    let rows = read(&table, &keys, &plan, &aws, console)?;
     let mut out = BufWriter::new(io::stdout());
     let Some(reference) = &args.against else {
         let rows: Vec<Row> = rows.into_values().collect();
@@ -57,13 +59,13 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
         return Ok(Status::Complete);
     };
     let (others, compared) = match reference {
-        Reference::Table(other) => (other.read(&keys, &aws)?, keys),
+        Reference::Table(other) => (read(other, &keys, &plan, &aws, console)?, keys),
         Reference::File(path) => {
             (replayed_whole(&file::find(std::slice::from_ref(path))?.inputs, &plan, console)?, keys)
         }
         #[cfg(feature = "aws")]
         Reference::Objects(url) => {
-            let found = s3::find(std::slice::from_ref(url), &args.bucket.options(&args.aws))?;
+            let found = s3::find(std::slice::from_ref(url), &args.bucket.options(&args.aws, console))?;
             (replayed_whole(&found.inputs, &plan, console)?, keys)
         }
         #[cfg(feature = "aws")]
@@ -99,6 +101,20 @@ pub fn run(args: &VerifyArgs, from_environment: &[FromEnvironment], console: Con
     Ok(Status::Difference)
 }
 
+/// Tables have names, on either side.
+fn refuse_unnamed(table: &TableRef, args: &VerifyArgs) -> Result<(), Usage> {
+    let against = match &args.against {
+        Some(Reference::Table(table)) => Some(("--against", table)),
+        _ => None,
+    };
+    for (flag, table) in [("--in", table)].into_iter().chain(against) {
+        if let TableRef::Table(name) = table {
+            tables::refuse_unnamed(name, flag)?;
+        }
+    }
+    Ok(())
+}
+
 /// A result has no message types and no positions, so what filters by them would fall on one side of a comparison alone.
 fn refuse_filters_of_sentences(args: &VerifyArgs) -> Result<(), Usage> {
     let against_sentences = matches!(&args.against, Some(reference) if !matches!(reference, Reference::Table(_)));
@@ -119,6 +135,20 @@ fn keys(args: &VerifyArgs, plan: &Plan) -> Keys {
         from: plan.selection.since,
         to: plan.selection.until.map(|until| until.saturating_sub(plan.window.length())),
     }
+}
+
+/// The rows of a result that the filters leave.
+fn read(table: &TableRef, keys: &Keys, plan: &Plan, aws: &AwsOptions, console: Console) -> anyhow::Result<Rows> {
+    let Held { rows, restored } = table.read(keys, aws)?;
+    let rows = select(rows, plan);
+    let restored = restored.iter().filter(|key| rows.contains_key(*key)).count();
+    if restored > 0 {
+        console.note(format_args!(
+            "in {table}, the sog_sum of {} went through a float: read as the nearest tenth of a knot",
+            counted(restored as u64, "row")
+        ));
+    }
+    Ok(rows)
 }
 
 /// The rows that the filters leave.

@@ -22,6 +22,21 @@ pub fn remove_temporary_files() {
     }
 }
 
+/// Letters and digits that tell temporary files of one name apart.
+const RANDOM_CHARS: usize = 6;
+
+const SUFFIX: &str = ".part";
+
+/// Whether a file is called as temporary ones are, `.NAME.XXXXXX.part`: a run is writing it, or was killed at it.
+#[must_use]
+pub fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let Some(inner) = name.strip_prefix('.').and_then(|name| name.strip_suffix(SUFFIX)) else { return false };
+    inner.rsplit_once('.').is_some_and(|(name, random)| {
+        !name.is_empty() && random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
 /// A file on its way to its place.
 #[derive(Debug)]
 pub struct AtomicFile {
@@ -116,7 +131,7 @@ impl AtomicFile {
         let name = target.file_name().ok_or_else(|| fail(io::Error::other("it names no file")))?.to_string_lossy();
         let prefix = format!(".{name}.");
         let mut builder = tempfile::Builder::new();
-        builder.prefix(&prefix).suffix(".part");
+        builder.prefix(&prefix).rand_bytes(RANDOM_CHARS).suffix(SUFFIX);
         #[cfg(unix)]
         let mode = {
             use std::os::unix::fs::PermissionsExt;

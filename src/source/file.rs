@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Input, SourceError};
+use crate::sink::atomic;
 
 /// A file to read.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct Found {
     pub repeated: Vec<PathBuf>,
     /// Entries of directories that are no files.
     pub passed_over: Vec<PathBuf>,
+    /// Files in directories that a run is writing, or was killed at.
+    pub unfinished: Vec<PathBuf>,
 }
 
 /// Finds the inputs that paths stand for: files, `-` for standard input, and all files below a directory.
@@ -84,7 +87,7 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, SourceError> {
         };
         if metadata.is_dir() {
             let mut below = Vec::new();
-            walk(path, &mut below, &mut found.passed_over)?;
+            walk(path, &mut below, &mut found.passed_over, &mut found.unfinished)?;
             if below.is_empty() {
                 return Err(SourceError::EmptyDirectory { path: path.clone() });
             }
@@ -103,7 +106,12 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, SourceError> {
 }
 
 /// Collects the files below a directory. Links to directories are not followed, so there is no way round in a circle.
-fn walk(directory: &Path, files: &mut Vec<FileInput>, passed_over: &mut Vec<PathBuf>) -> Result<(), SourceError> {
+fn walk(
+    directory: &Path,
+    files: &mut Vec<FileInput>,
+    passed_over: &mut Vec<PathBuf>,
+    unfinished: &mut Vec<PathBuf>,
+) -> Result<(), SourceError> {
     let read = |error| open_error(directory, error);
     let mut entries: Vec<PathBuf> = fs::read_dir(directory)
         .map_err(read)?
@@ -114,10 +122,11 @@ fn walk(directory: &Path, files: &mut Vec<FileInput>, passed_over: &mut Vec<Path
     for path in entries {
         let link = fs::symlink_metadata(&path).map_err(|error| open_error(&path, error))?;
         if link.is_dir() {
-            walk(&path, files, passed_over)?;
+            walk(&path, files, passed_over, unfinished)?;
             continue;
         }
         match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() && atomic::is_temporary(&path) => unfinished.push(path),
             Ok(metadata) if metadata.is_file() => {
                 files.push(FileInput { path, bytes: Some(metadata.len()), named: false });
             }

@@ -35,6 +35,7 @@ use super::{Input, SourceError};
 use crate::aws::AwsOptions;
 use crate::aws::connection::{self, Connection, Service};
 use crate::aws::trouble::{Failure, PATIENCE, Patience, Trouble, backoff, deepest, patiently};
+use crate::aws::waits::{Spell, Waits};
 use crate::decode::Record;
 use crate::time::{NANOS, Timestamp};
 
@@ -137,6 +138,7 @@ pub struct Stream {
     arn: String,
     region: String,
     endpoint: String,
+    waits: Waits,
     retention: Duration,
     created: Option<Timestamp>,
     share: ReadShare,
@@ -169,7 +171,7 @@ impl Stream {
             return Err(fail(format!("its ARN is of region {own}, and --region says {given}: leave --region out")));
         }
         let aws = AwsOptions { region: region.map(str::to_owned).or_else(|| aws.region.clone()), ..aws.clone() };
-        let Connection { config, region, endpoint } = Connection::open(SERVICE, &aws, region).map_err(fail)?;
+        let Connection { config, region, endpoint, waits } = Connection::open(SERVICE, &aws, region).map_err(fail)?;
         let mut stream = Self {
             client: Client::new(&config),
             given: name.to_owned(),
@@ -177,6 +179,7 @@ impl Stream {
             arn: String::new(),
             region,
             endpoint,
+            waits,
             retention: Duration::ZERO,
             created: None,
             share,
@@ -331,7 +334,7 @@ impl Stream {
             request.set_stream_name(self.name_if_given()).set_stream_arn(self.arn_if_given()).send()
         };
         let shown = format!("kinesis:{}", self.given);
-        let answer = patiently(call).await;
+        let answer = patiently(&self.waits, call).await;
         let answer = answer.map_err(|error| self.explain(&shown, "kinesis:DescribeStreamSummary", &error))?;
         answer.stream_description_summary.ok_or_else(|| self.failure("the service does not describe it".to_owned()))
     }
@@ -349,7 +352,7 @@ impl Stream {
             }
             .send()
         };
-        let described = patiently(call).await.map_err(|error| match error.code() {
+        let described = patiently(&self.waits, call).await.map_err(|error| match error.code() {
             Some("ResourceNotFoundException") => fail(
                 "there is no such consumer: aws kinesis register-stream-consumer makes one, and AWS charges for it while it is \
                  there",
@@ -383,7 +386,7 @@ impl Stream {
                 }
                 .send()
             };
-            let answer = patiently(call).await;
+            let answer = patiently(&self.waits, call).await;
             let answer = answer.map_err(|error| self.explain(&self.shown(), "kinesis:ListShards", &error))?;
             shards.extend(answer.shards.unwrap_or_default());
             token = answer.next_token;
@@ -659,6 +662,7 @@ impl ShardReader {
         // Where a shard is closed its last events name what came of it.
         let mut has_children = false;
         let (mut last_event, mut fruitless) = (Instant::now(), 0);
+        let spell = Spell::default();
         loop {
             let mut subscription = match self.subscription(consumer, continuation.as_deref(), has_children).await? {
                 Some(subscription) => subscription,
@@ -670,15 +674,16 @@ impl ShardReader {
                     Ok(Ok(Some(SubscribeToShardEventStream::SubscribeToShardEvent(event)))) => event,
                     Ok(Ok(Some(_))) => continue,
                     over => {
-                        if last_event.elapsed() > PATIENCE {
-                            let why = match over {
-                                Ok(Err(error)) => deepest(&error),
-                                _ => "without a word".to_owned(),
-                            };
-                            return Err(
-                                self.failure(&format!("its subscriptions end before they give anything ({why})"))
-                            );
+                        let why = match over {
+                            Ok(Err(error)) => deepest(&error),
+                            _ => "without a word".to_owned(),
+                        };
+                        let why = format!("its subscriptions end before they give anything ({why})");
+                        let waited = last_event.elapsed();
+                        if waited > PATIENCE {
+                            return Err(self.failure(&why));
                         }
+                        self.input.stream.waits.note(&spell, waited, PATIENCE, || format!("{}: {why}", self.name));
                         sleep(backoff(fruitless)).await;
                         fruitless += 1;
                         break;
@@ -698,6 +703,7 @@ impl ShardReader {
                 }
                 // Whoever decodes may have kept this waiting for long.
                 last_event = Instant::now();
+                spell.over();
             }
         }
     }
@@ -719,9 +725,10 @@ impl ShardReader {
             }
         };
         let position = position.build().map_err(|error| self.failure(&error.to_string()))?;
-        let mut patience = Patience::default();
+        let stream = Arc::clone(&self.input.stream);
+        let mut patience = Patience::new(&stream.waits);
         loop {
-            let request = self.input.stream.client.subscribe_to_shard().consumer_arn(consumer);
+            let request = stream.client.subscribe_to_shard().consumer_arn(consumer);
             let request = request.shard_id(&*self.input.shard).starting_position(position.clone()).customize();
             // An idle shard is silent for seconds, and that is no stall.
             let own = Config::builder().stalled_stream_protection(StalledStreamProtectionConfig::disabled());
@@ -742,8 +749,8 @@ impl ShardReader {
                 Some("ResourceInUseException") => Trouble::Throttled,
                 _ => Trouble::of(&error),
             };
-            if !patience.bears(trouble, self.has_succeeded).await {
-                return Err(self.input.stream.explain(&self.name, "kinesis:SubscribeToShard", &error));
+            if !patience.bears(trouble, self.has_succeeded, &error).await {
+                return Err(stream.explain(&self.name, "kinesis:SubscribeToShard", &error));
             }
         }
     }
@@ -791,8 +798,8 @@ impl ShardReader {
 
     /// An iterator behind the last record, or at the beginning.
     async fn iterator(&mut self) -> Result<String, SourceError> {
-        let mut patience = Patience::default();
         let stream = Arc::clone(&self.input.stream);
+        let mut patience = Patience::new(&stream.waits);
         loop {
             let error = match self.ask_for_iterator().await {
                 Ok(answer) => {
@@ -805,7 +812,7 @@ impl ShardReader {
             match error.code() {
                 // The stream knows the number or the shard no more.
                 Some("InvalidArgumentException" | "ResourceNotFoundException") if is_batch => return Err(self.gone()),
-                _ if patience.bears(Trouble::of(&error), self.has_succeeded).await => {}
+                _ if patience.bears(Trouble::of(&error), self.has_succeeded, &error).await => {}
                 _ => return Err(stream.explain(&self.name, "kinesis:GetShardIterator", &error)),
             }
         }
@@ -837,12 +844,12 @@ impl ShardReader {
 
     /// One page, however often it has to be asked for; `None` where the iterator has expired.
     async fn page(&mut self, iterator: &str) -> Result<Option<GetRecordsOutput>, SourceError> {
-        let mut patience = Patience::default();
+        let stream = Arc::clone(&self.input.stream);
+        let mut patience = Patience::new(&stream.waits);
         loop {
             self.check_horizon()?;
             let budget = Arc::clone(&self.budget);
             let turn = budget.turn().await;
-            let stream = &self.input.stream;
             let request = stream.client.get_records().shard_iterator(iterator).limit(self.page_records).customize();
             let patient = TimeoutConfig::builder().operation_attempt_timeout(PAGE_TIMEOUT).build();
             let answer = request.config_override(Config::builder().timeout_config(patient)).send().await;
@@ -858,7 +865,7 @@ impl ShardReader {
             if error.code() == Some("ExpiredIteratorException") {
                 return Ok(None);
             }
-            if !patience.bears(Trouble::of(&error), self.has_succeeded).await {
+            if !patience.bears(Trouble::of(&error), self.has_succeeded, &error).await {
                 return Err(stream.explain(&self.name, "kinesis:GetRecords", &error));
             }
         }

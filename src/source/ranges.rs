@@ -22,6 +22,7 @@ use super::SourceError;
 use super::s3::{ContentRange, Object, status};
 use crate::aws::connection;
 use crate::aws::trouble::{Trouble, backoff, deepest};
+use crate::aws::waits::Spell;
 
 /// Size of an object's first part: a look ahead needs little, and most logs are not much larger.
 const FIRST_PART_BYTES: u64 = 512 << 10;
@@ -252,6 +253,7 @@ async fn fetch(object: Arc<Object>, range: Range<u64>) -> Result<Vec<u8>, Source
     let wanted = (range.end - range.start) as usize;
     let mut bytes = Vec::with_capacity(wanted);
     let (mut attempt, mut misfits, mut last_progress) = (0, 0, Instant::now());
+    let spell = Spell::default();
     loop {
         let before = bytes.len();
         let cut = match fetch_on(&object, &range, &mut bytes).await {
@@ -274,10 +276,13 @@ async fn fetch(object: Arc<Object>, range: Range<u64>) -> Result<Vec<u8>, Source
         };
         if bytes.len() > before {
             (attempt, last_progress) = (0, Instant::now());
+            spell.over();
         }
-        if last_progress.elapsed() > trouble.patience(object.store.has_succeeded()) {
+        let (waited, patience) = (last_progress.elapsed(), trouble.patience(object.store.has_succeeded()));
+        if waited > patience {
             return Err(error);
         }
+        object.store.waits.note(&spell, waited, patience, || error.to_string());
         sleep(backoff(attempt)).await;
         attempt += 1;
     }

@@ -26,6 +26,7 @@ use super::{Input, SourceError};
 use crate::aws::AwsOptions;
 use crate::aws::connection::{self, Connection, Service};
 use crate::aws::trouble::{Failure, patiently};
+use crate::aws::waits::Waits;
 
 /// The service. The time is that until an answer begins; its body has a time of its own.
 const SERVICE: Service = Service {
@@ -226,7 +227,7 @@ impl Object {
     /// The same with the size and ETag that the service tells. Its first byte is asked for, because a refusal to `HeadObject`
     /// comes without a reason.
     async fn ask(mut self) -> Result<Self, SourceError> {
-        let answer = patiently(|| self.get().range("bytes=0-0").send()).await;
+        let answer = patiently(&self.store.waits, || self.get().range("bytes=0-0").send()).await;
         match answer {
             Ok(answer) => {
                 self.store.note_success();
@@ -262,12 +263,13 @@ pub(super) struct S3 {
     requester_pays: bool,
     /// Whether it has answered at all.
     has_succeeded: AtomicBool,
+    pub(super) waits: Waits,
 }
 
 impl S3 {
     fn open(options: &S3Options) -> Result<Self, String> {
         let service = Service { signs: !options.unsigned, ..SERVICE };
-        let Connection { config, region, endpoint } = Connection::open(service, &options.aws, None)?;
+        let Connection { config, region, endpoint, waits } = Connection::open(service, &options.aws, None)?;
         // Other stores have no name for each bucket, so the bucket is in the path there.
         let is_aws = !endpoint.contains("://");
         let config = Builder::from(&config)
@@ -284,6 +286,7 @@ impl S3 {
             unsigned: options.unsigned,
             requester_pays: options.requester_pays,
             has_succeeded: AtomicBool::new(false),
+            waits,
         })
     }
 
@@ -340,7 +343,7 @@ impl S3 {
                 let request = self.client.list_objects_v2().bucket(&url.bucket).prefix(prefix).set_max_keys(most);
                 request.set_continuation_token(token.clone()).set_request_payer(self.payer()).send()
             };
-            let answer = patiently(call).await;
+            let answer = patiently(&self.waits, call).await;
             let answer =
                 answer.map_err(|error| self.explain(&url.to_string(), &url.bucket, "s3:ListBucket", &error))?;
             self.note_success();
@@ -477,7 +480,7 @@ mod tests {
         use aws_sdk_s3::presigning::PresigningConfig;
         let url = |endpoint: Option<&str>, bucket: &str| {
             let region = Some("eu-north-1".to_owned());
-            let aws = AwsOptions { region, endpoint_url: endpoint.map(str::to_owned), profile: None };
+            let aws = AwsOptions { region, endpoint_url: endpoint.map(str::to_owned), ..AwsOptions::default() };
             let store = S3::open(&S3Options { aws, ..S3Options::default() }).unwrap();
             let credentials = Credentials::new("test", "test", None, None, "tests");
             let config = store.client.config().to_builder().credentials_provider(credentials).build();

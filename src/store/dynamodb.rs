@@ -25,7 +25,8 @@ use super::{Item, RUN_KEY, WriteMode, Writing, Written, decide};
 use crate::aws::AwsOptions;
 use crate::aws::connection::{self, Connection, Service};
 use crate::aws::trouble::{self, Failure, Trouble, backoff};
-use crate::row::{Row, Tenths};
+use crate::aws::waits::{Spell, Waits};
+use crate::row::{Row, Tenths, restore_tenth};
 
 /// Calls in flight at most.
 const IN_FLIGHT: usize = 256;
@@ -58,6 +59,7 @@ pub struct DynamoStore {
     region: String,
     /// Where it is, for messages.
     endpoint: String,
+    waits: Waits,
     write_rate: Option<u32>,
 }
 
@@ -87,8 +89,9 @@ impl DynamoStore {
         let shown = format!("dynamodb:{table}");
         let open_error = |error: String| StoreError::Open { table: shown.clone(), error };
         let runtime = connection::runtime().map_err(|error| open_error(error.to_string()))?;
-        let Connection { config, region, endpoint } = Connection::open(SERVICE, options, None).map_err(open_error)?;
-        let store = Self { runtime, client: Client::new(&config), table, region, endpoint, write_rate };
+        let connection = Connection::open(SERVICE, options, None).map_err(open_error)?;
+        let Connection { config, region, endpoint, waits } = connection;
+        let store = Self { runtime, client: Client::new(&config), table, region, endpoint, waits, write_rate };
         store.runtime.block_on(store.check_schema(create))?;
         Ok(store)
     }
@@ -200,7 +203,7 @@ impl DynamoStore {
         E: std::error::Error + ProvideErrorMetadata + 'static,
         F: Future<Output = Result<T, SdkError<E>>>,
     {
-        trouble::patiently(call).await.map_err(|error| self.explain(action, &error))
+        trouble::patiently(&self.waits, call).await.map_err(|error| self.explain(action, &error))
     }
 
     /// The run records.
@@ -388,13 +391,13 @@ impl DynamoStore {
         writing: &Writing,
         tell: &mut dyn FnMut(&Row, Written),
     ) -> Result<(), StoreError> {
-        let pace = Pace::new(self.write_rate);
-        let pace = &pace;
+        let (pace, spell) = (Pace::new(self.write_rate), Spell::default());
+        let (pace, spell) = (&pace, &spell);
         self.runtime.block_on(async {
             let mut written = stream::iter(rows)
                 .map(|row| async move {
                     let row = row?;
-                    let written = self.write_row(&row, writing, pace).await?;
+                    let written = self.write_row(&row, writing, pace, spell).await?;
                     Ok::<_, StoreError>((row, written))
                 })
                 .buffer_unordered(IN_FLIGHT);
@@ -405,7 +408,7 @@ impl DynamoStore {
         })
     }
 
-    async fn write_row(&self, row: &Row, writing: &Writing, pace: &Pace) -> Result<Written, StoreError> {
+    async fn write_row(&self, row: &Row, writing: &Writing, pace: &Pace, spell: &Spell) -> Result<Written, StoreError> {
         let mut attempt = 0;
         loop {
             pace.wait().await;
@@ -416,6 +419,7 @@ impl DynamoStore {
             match tried {
                 Ok(Some(written)) => {
                     pace.succeeded();
+                    spell.over();
                     return Ok(written);
                 }
                 // It changed between two looks at it.
@@ -429,13 +433,15 @@ impl DynamoStore {
                     });
                 }
                 Err(Failed::Final(error)) => return Err(error),
-                Err(Failed::Passing(trouble, error)) => {
+                Err(Failed::Passing { trouble, reason, error }) => {
                     if trouble == Trouble::Throttled {
                         pace.throttled();
                     }
-                    if pace.idle() > trouble.patience(pace.has_succeeded()) {
+                    let (waited, patience) = (pace.idle(), trouble.patience(pace.has_succeeded()));
+                    if waited > patience {
                         return Err(error);
                     }
+                    self.waits.note(spell, waited, patience, || reason);
                     sleep(backoff(attempt)).await;
                 }
             }
@@ -602,7 +608,7 @@ impl DynamoStore {
         let explained = self.explain(action, error);
         match Trouble::of(error) {
             Trouble::Final => Failed::Final(explained),
-            trouble => Failed::Passing(trouble, explained),
+            trouble => Failed::Passing { trouble, reason: trouble::reason(error), error: explained },
         }
     }
 
@@ -671,7 +677,7 @@ impl DynamoStore {
             Ok(answers.into_iter().flatten().collect())
         })?;
         let mut rows = Vec::with_capacity(items.len());
-        for item in items {
+        for mut item in items {
             let cell = item.get("cell").and_then(|cell| cell.as_s().ok()).cloned().unwrap_or_default();
             let start =
                 item.get("window_start").and_then(|start| start.as_n().ok()).and_then(|start| start.parse().ok());
@@ -684,8 +690,12 @@ impl DynamoStore {
                 });
             };
             if cell != RUN_KEY && keys.hold_text(&cell, window_start) {
+                let restored = match item.get_mut("sog_sum") {
+                    Some(AttributeValue::N(sum)) => restore_tenth(sum),
+                    _ => false,
+                };
                 let parsed = self.item_of(&cell, window_start, &item)?;
-                rows.push(TableRow::new(&cell, window_start, parsed, &self.shown())?);
+                rows.push(TableRow { restored, ..TableRow::new(&cell, window_start, parsed, &self.shown())? });
             }
         }
         rows.sort_by_key(|row| (row.row.cell, row.row.window_start));
@@ -800,7 +810,14 @@ enum Failed {
     /// It will fail again.
     Final(StoreError),
     /// It may succeed later.
-    Passing(Trouble, StoreError),
+    Passing {
+        /// What kind of failure it is.
+        trouble: Trouble,
+        /// Why, in a few words.
+        reason: String,
+        /// What it means where it is borne no more.
+        error: StoreError,
+    },
 }
 
 /// The item behind a failed condition: `Some(None)` where there was none.

@@ -33,6 +33,11 @@ impl InputIdentity {
         self.range.as_ref().map_or(&self.sha256, |range| &range.stream)
     }
 
+    /// Whether it is a range of a stream, and none of those that were read.
+    pub(super) fn is_other_range_than(&self, read: &[ReadInput]) -> bool {
+        self.range.is_some() && read.iter().all(|input| input.identity.range != self.range)
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         let (Some(one), Some(other)) = (&self.range, &other.range) else { return false };
         one.stream == other.stream && one.since < other.until && other.since < one.until
@@ -286,16 +291,30 @@ impl Ledger {
             // A stream of which the run has read several ranges is one.
             materials.dedup();
         }
-        if read != known_read {
+        let names = || {
             let names: Vec<&str> = known.inputs.iter().map(|input| input.name.as_str()).take(MOST_NAMES).collect();
             let more = known.inputs.len().saturating_sub(names.len());
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            return other(format!("other content ({}{more})", names.join(", ")));
+            names.join(", ") + &more
+        };
+        if read != known_read {
+            return other(format!("other content ({})", names()));
+        }
+        // What is taken back of a stream is a range as it was added: a part of one may hold other late reports. Of a
+        // range beside those that were added, rows hold nothing.
+        let is_part = |input: &&ReadInput| {
+            let known_as_it_is = known.inputs.iter().any(|known| known.range == input.identity.range);
+            !known_as_it_is && known.inputs.iter().any(|known| known.overlaps(&input.identity))
+        };
+        if mode == WriteMode::Undo && inputs.iter().any(|input| is_part(&input)) {
+            return other(format!("other ranges ({})", names()));
         }
         // A range that was given as an age is another one the next time; windows of both are the same, whole ones.
+        let has_ranges = inputs.iter().any(|input| input.identity.range.is_some());
         let compared = |options: &str| {
             let ranged = |word: &&str| !word.starts_with("since=") && !word.starts_with("until=");
-            let words = options.split(' ').filter(|word| mode == WriteMode::Undo || ranged(word));
+            let all = mode == WriteMode::Undo && !has_ranges;
+            let words = options.split(' ').filter(|word| all || ranged(word));
             words.map(str::to_owned).collect::<Vec<_>>()
         };
         if compared(options) != compared(&known.options) {

@@ -3,14 +3,16 @@
 //! `sog_sum` is a decimal text, as exact as in the cloud; SQL arithmetic reads it as a number. `applied` is a JSON array.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use super::ledger::{Ledger, RunRecord};
 use super::write::{Keys, StoreError, TableRow};
 use super::{Item, RUN_KEY, Writing, Written, decide};
-use crate::row::{Row, Tenths};
+use crate::row::{Row, Tenths, restore_tenth};
 
 /// Rows of one transaction.
 const BATCH_ROWS: usize = 2_000;
@@ -29,6 +31,15 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ais_window_agg (
     record TEXT,
     PRIMARY KEY (cell, window_start)
 ) WITHOUT ROWID";
+
+/// The columns of [`SCHEMA`].
+const NEEDED: [&str; 8] =
+    ["cell", "window_start", "count", "sog_sum", "sog_missing", "window_seconds", "applied", "record"];
+
+/// What stands under the table's name.
+const KIND: &str = "SELECT type FROM sqlite_schema WHERE lower(name) = 'ais_window_agg' AND type <> 'trigger'";
+
+const COLUMNS: &str = "SELECT lower(name) FROM pragma_table_info('ais_window_agg')";
 
 const GET: &str = "SELECT count, sog_sum, sog_missing, window_seconds, applied
     FROM ais_window_agg WHERE cell = ?1 AND window_start = ?2";
@@ -66,13 +77,7 @@ impl SqliteStore {
     /// Where it cannot be opened, or holds something else.
     pub fn open(path: &Path, create: bool) -> Result<Self, StoreError> {
         let fail = |error: rusqlite::Error| StoreError::Open { table: name(path), error: why(&error) };
-        let missing = |remedy: &str| StoreError::Missing { table: name(path), remedy: remedy.to_owned() };
-        if path.is_dir() {
-            return Err(StoreError::Open { table: name(path), error: "it is a directory".to_owned() });
-        }
-        if !create && !path.exists() {
-            return Err(missing("give the path of one that exists"));
-        }
+        check_place(path, create)?;
         let flags = if create {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
         } else {
@@ -80,18 +85,21 @@ impl SqliteStore {
         };
         let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
-        if create {
-            connection.execute_batch(SCHEMA).map_err(fail)?;
-        }
-        let known = "SELECT count(*) FROM sqlite_schema WHERE name = 'ais_window_agg'";
-        if connection.query_row(known, [], |row| row.get::<_, i64>(0)).map_err(fail)? == 0 {
-            return Err(missing("give the path of one that holds it"));
-        }
-        // A file with another table of that name shows here, before any input is read.
-        for statement in [GET, PUT, PUT_RECORD, READ_ALL] {
-            connection
-                .prepare(statement)
-                .map_err(|error| StoreError::Schema { table: name(path), error: why(&error) })?;
+        let kind = connection.query_row(KIND, [], |row| row.get::<_, String>(0)).optional().map_err(fail)?;
+        match kind {
+            None if create => connection.execute_batch(SCHEMA).map_err(fail)?,
+            None => {
+                return Err(StoreError::Missing {
+                    table: format!("the table ais_window_agg in {}", name(path)),
+                    remedy: "give the path of a file that holds it".to_owned(),
+                });
+            }
+            Some(kind) => {
+                if let Some(what) = difference(&connection, &kind).map_err(fail)? {
+                    let error = format!("its ais_window_agg is {what}; give the path of another file");
+                    return Err(StoreError::Schema { table: name(path), error });
+                }
+            }
         }
         Ok(Self { path: path.to_owned(), connection })
     }
@@ -229,16 +237,74 @@ impl SqliteStore {
         while let Some(row) = rows.next().map_err(fail)? {
             let (cell, window_start) = (row.get::<_, String>(5).map_err(fail)?, row.get::<_, i64>(6).map_err(fail)?);
             if keys.hold_text(&cell, window_start) {
-                let item = item(columns_of(row), &name(&self.path), &cell, window_start)?;
-                found.push(TableRow::new(&cell, window_start, item, &name(&self.path))?);
+                let mut columns = columns_of(row);
+                let sum = columns.as_mut().ok().and_then(|columns| columns.sog_sum.as_mut());
+                let restored = sum.is_some_and(restore_tenth);
+                let item = item(columns, &name(&self.path), &cell, window_start)?;
+                found.push(TableRow { restored, ..TableRow::new(&cell, window_start, item, &name(&self.path))? });
             }
         }
         Ok(())
     }
 }
 
-/// What SQLite says, without the offsets and the statement that follow where one cannot be prepared.
+/// Whether a path is one of a database, or of one that could be made.
+fn check_place(path: &Path, create: bool) -> Result<(), StoreError> {
+    let impossible = |error: String| Err(StoreError::Open { table: name(path), error });
+    let is_in_folder = || path.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir());
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            impossible("it is a directory; give the path of a file, as one in it".to_owned())
+        }
+        Ok(found) if !found.is_file() => impossible("it is a pipe or a device; give the path of a file".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !create => {
+            Err(StoreError::Missing { table: name(path), remedy: "give the path of one that exists".to_owned() })
+        }
+        Err(error) if !is_in_folder() => {
+            impossible(format!("the folder that it should be in is not there ({error}); make it first"))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// What else than the table of [`SCHEMA`] stands under its name; `None` where it is that, whatever other columns it
+/// has. So it shows before any input is read.
+fn difference(connection: &Connection, kind: &str) -> Result<Option<String>, rusqlite::Error> {
+    match kind {
+        "table" => {}
+        "index" => return Ok(Some("an index, and no table".to_owned())),
+        kind => return Ok(Some(format!("a {kind}, and no table"))),
+    }
+    let mut columns = connection.prepare(COLUMNS)?;
+    let columns = columns.query_map([], |row| row.get(0))?.collect::<Result<BTreeSet<String>, _>>()?;
+    let missing: Vec<&str> = NEEDED.into_iter().filter(|column| !columns.contains(*column)).collect();
+    if !missing.is_empty() {
+        return Ok(Some(format!("another one, without columns {}", missing.join(", "))));
+    }
+    for statement in [GET, PUT, PUT_RECORD, READ_ALL] {
+        match connection.prepare(statement) {
+            Ok(_) => {}
+            Err(error) if error.to_string().contains("ON CONFLICT") => {
+                return Ok(Some("another one, whose key is not cell and window_start".to_owned()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// What is wrong, in words: where SQLite has too few, our own; else its own, without the offsets and the statement that
+/// follow where one cannot be prepared.
 fn why(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => {
+            return "it is no SQLite database; give the path of one, or of a file that is not there yet".to_owned();
+        }
+        Some(ErrorCode::DatabaseCorrupt) => {
+            return format!("the file is damaged ({error}); put a copy of it in its place");
+        }
+        _ => {}
+    }
     match error {
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
         error => error.to_string(),

@@ -19,7 +19,7 @@ use crate::sink::atomic::AtomicFile;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is none.
-    #[error("{table} does not exist: --create-table makes it, or {remedy}")]
+    #[error("{table} does not exist: --create-table makes it where something is written, or {remedy}")]
     Missing {
         /// The table.
         table: String,
@@ -176,6 +176,8 @@ pub struct TableRow {
     pub row: Row,
     /// The item.
     pub item: Item,
+    /// Whether its sum is the tenth that stands behind what the table holds ([`crate::row::restore_tenth`]).
+    pub restored: bool,
 }
 
 impl TableRow {
@@ -199,7 +201,7 @@ impl TableRow {
             sog_sum: item.sog_sum,
             sog_missing: item.sog_missing,
         };
-        Ok(Self { row, item })
+        Ok(Self { row, item, restored: false })
     }
 }
 
@@ -508,7 +510,8 @@ impl TableSink {
         // Reading may have taken hours, in which another run may have come and gone.
         self.ledger = store.ledger()?;
         self.check(run)?;
-        let is_new = self.ledger.record_of(&run.token).is_none();
+        let known = self.ledger.record_of(&run.token);
+        let (is_new, was_undone) = (known.is_none(), known.is_some_and(|known| known.state == RunState::Undone));
         let (mut record, resumed) = self.record(run);
         store.put_record(&mut record, is_new)?;
         let writing = Writing {
@@ -549,12 +552,21 @@ impl TableSink {
                 None => file.commit()?,
             }
         }
-        // Where rows could not be taken back, the run is in the table still, and so are its inputs.
-        let undone = mode == WriteMode::Undo && counts.conflicts == 0;
-        record.state = if undone { RunState::Undone } else { RunState::Complete };
+        record.state = RunState::Complete;
         if mode != WriteMode::Undo {
             record.conflicts = counts.conflicts;
+        } else if was_undone {
+            record.state = RunState::Undone;
+        } else if counts.conflicts == 0 {
+            // Ranges of a stream are taken back one by one; the last of them takes the run along.
+            let is_left = |known: &&InputIdentity| known.is_other_range_than(&run.inputs);
+            let left: Vec<InputIdentity> = record.inputs.iter().filter(is_left).cloned().collect();
+            match left.is_empty() {
+                true => record.state = RunState::Undone,
+                false => record.inputs = left,
+            }
         }
+        // Else rows could not be taken back: the run is in the table still, and so are its inputs.
         store.put_record(&mut record, false)?;
         Ok(WriteReport {
             table: self.ledger.table,
@@ -581,19 +593,19 @@ impl TableSink {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         match self.ledger.record_of(&run.token) {
-            // Undoing takes its own record back; a run that is done or broke off keeps its own.
+            // What was added, and under which name, is what an undo takes back: it may have read a copy of it.
+            Some(known) if self.options.mode == WriteMode::Undo => {
+                (RunRecord { state: RunState::Writing, ..known.clone() }, false)
+            }
+            // A run that is done or broke off keeps its own record.
             Some(known) => {
-                let undo = self.options.mode == WriteMode::Undo;
-                let resumed = known.state == RunState::Writing && !undo;
-                let (mode, conflicts) =
-                    if undo { (known.mode.clone(), known.conflicts) } else { (fresh.mode.clone(), 0) };
                 // A named run may go on with a further range of its stream, and what it has added of it stays.
-                let is_other_range = |input: &&InputIdentity| {
-                    input.range.is_some() && fresh.inputs.iter().all(|read| read.range != input.range)
-                };
-                let mut inputs: Vec<InputIdentity> = known.inputs.iter().filter(is_other_range).cloned().collect();
+                let stays =
+                    |input: &&InputIdentity| known.state != RunState::Undone && input.is_other_range_than(&run.inputs);
+                let mut inputs: Vec<InputIdentity> = known.inputs.iter().filter(stays).cloned().collect();
                 inputs.extend(fresh.inputs.iter().cloned());
-                (RunRecord { started_ms: known.started_ms, mode, conflicts, inputs, ..fresh }, resumed)
+                let resumed = known.state == RunState::Writing;
+                (RunRecord { started_ms: known.started_ms, inputs, ..fresh }, resumed)
             }
             None => (fresh, false),
         }

@@ -172,6 +172,8 @@ pub struct Faults {
     pub latency: Duration,
     /// Writes a second that are not throttled.
     pub rate: Option<u32>,
+    /// How long after the first write every one is throttled.
+    pub outage: Option<Duration>,
     /// Calls of this operation are refused with this error code.
     pub refused: Option<(&'static str, &'static str)>,
     /// Answers writes without doing them, for benches.
@@ -196,6 +198,8 @@ pub struct Seen {
     pub taken: Mutex<Vec<Instant>>,
     /// How often a table was found.
     found: AtomicU64,
+    /// When the first write came.
+    first: Mutex<Option<Instant>>,
     /// When the next write fits the rate.
     next: Mutex<Option<Instant>>,
 }
@@ -310,6 +314,11 @@ fn fate(operation: &str, faults: &Faults, seen: &Seen) -> Fate {
     if faults.stalled.contains(&number) {
         seen.note("stalled");
         return Fate::Hangs { done: false };
+    }
+    let began = *seen.first.lock().unwrap().get_or_insert_with(Instant::now);
+    if faults.outage.is_some_and(|outage| began.elapsed() < outage) {
+        seen.note("throttled");
+        return Fate::Answered(400, "ProvisionedThroughputExceededException");
     }
     if is_write && faults.rate.is_some_and(|rate| seen.is_over_rate(rate)) {
         seen.note("throttled");

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_sdk_kinesis::Client;
 use aws_sdk_kinesis::config::retry::RetryConfig;
@@ -208,6 +208,8 @@ pub struct Weather {
     pub status: Option<&'static str>,
     /// When the stream is said to have been created, epoch seconds.
     pub created: Option<i64>,
+    /// How long after the first `GetRecords` every one is throttled.
+    pub outage: Option<Duration>,
     /// Calls of this operation are refused with this error code.
     pub refused: Option<(&'static str, &'static str)>,
 }
@@ -221,6 +223,8 @@ pub struct Seen {
     pub reads: Mutex<BTreeMap<String, u64>>,
     /// Faults by kind.
     pub faults: Mutex<BTreeMap<&'static str, u64>>,
+    /// When the first `GetRecords` came.
+    first: Mutex<Option<Instant>>,
     /// The shard of each iterator.
     iterators: Mutex<HashMap<String, String>>,
     /// Lists that were cut into pages, by the token of what is left.
@@ -363,7 +367,8 @@ async fn before(operation: &str, body: &mut Value, weather: &Weather, seen: &See
         seen.note("expired");
         return (Some(error(400, "ExpiredIteratorException")), Way::Through);
     }
-    if falls(weather.throttled) {
+    let began = *seen.first.lock().unwrap().get_or_insert_with(Instant::now);
+    if weather.outage.is_some_and(|outage| began.elapsed() < outage) || falls(weather.throttled) {
         seen.note("throttled");
         return (Some(error(400, "ProvisionedThroughputExceededException")), Way::Through);
     }

@@ -69,6 +69,16 @@ pub fn run_with_summary(arguments: &[&str]) -> (Ran, Value) {
     (ran, summary)
 }
 
+/// One line says what the run waited for, and until what time of day it would have.
+#[track_caller]
+pub fn assert_waited(ran: &Ran, what: &str) {
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("waiting for ")).collect();
+    let [line] = lines[..] else { panic!("{} lines of waiting in: {}", lines.len(), ran.stderr) };
+    assert!(line.starts_with(&format!("waiting for {what}")), "{line}");
+    let (_, until) = line.split_once("; retrying until ").unwrap();
+    assert!(until.len() == 9 && until.ends_with('Z') && until.matches(':').count() == 2, "{line}");
+}
+
 /// A count out of a summary, 0 where it is not there.
 pub fn count(summary: &Value, group: &str, kind: &str) -> u64 {
     summary[group][kind]["count"].as_u64().unwrap_or(0)
