@@ -1,37 +1,35 @@
-//! Compressed data that can be taken apart without being unpacked: its blocks are unpacked side by side, and come in
-//! order.
+//! Compressed data that other threads unpack ahead of whoever reads it: several blocks side by side where it can be taken
+//! apart without being unpacked, a long stream by a thread of its own otherwise. The text comes in order.
 //!
-//! A BGZF file is gzip, each member of which says how long it is (SAM specification, section 4.1). A zstd frame's length
-//! follows from the headers of its blocks (RFC 8878, section 3.1.1). Whoever reads such data cuts off whole blocks and goes
-//! on, while other threads unpack them. What they are to know of a block is checked when it is unpacked. Where anything is
-//! not as it should be (a member without its length, a huge frame, a wrong checksum, the middle of a block as the end of the
-//! data), all from there on is unpacked as a stream, by the same code as on one thread: so text, errors and warnings are
-//! the same.
+//! A BGZF file is gzip, each member of which says how long it is (SAM specification, section 4.1). Any other gzip member
+//! is taken to end where the next thing that looks like the header of one begins. A zstd frame's length follows from the
+//! headers of its blocks (RFC 8878, section 3.1.1). Whoever reads such data cuts off whole blocks and goes on, while other
+//! threads unpack them. A block counts only if it turns out to be one member or frame from its first byte to its last,
+//! with the right length and checksum, where the one before it has ended. Where anything is not as it should be (the
+//! header of a member in the midst of another, a huge frame, a wrong checksum, the middle of a block as the end of the
+//! data), what comes next is unpacked as a stream, by the same code as on one thread: so text, errors and warnings are the
+//! same.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, Read};
 use std::mem;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use flate2::bufread::GzDecoder;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
+use memchr::memmem;
 
-use super::content::{GzipMembers, STORED_BUFFER_BYTES, Stored};
+use super::stored::{Format, Stored, Stream};
+use super::stream_ahead::{StreamAhead, Text};
 
 /// How much text comes as a stream before other threads help: a look at a file's beginning and small files are not worth
 /// their start.
 const STREAMED_FIRST_BYTES: u64 = 1 << 20;
 
-/// A longer block is no block: it is unpacked as a stream, in little memory.
-const MAX_STORED_BYTES: usize = 16 << 20;
-
-/// The same of its text.
-const MAX_PLAIN_BYTES: usize = 32 << 20;
-
-/// The most that a BGZF block holds (SAM specification, section 4.1).
-const MAX_BGZF_PLAIN_BYTES: usize = 1 << 16;
+/// A larger block, stored and unpacked, is no block: it is unpacked as a stream, in little memory.
+const MAX_BLOCK_BYTES: usize = 48 << 20;
 
 /// The largest window that libzstd takes in a stream, unless told otherwise (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`).
 const MAX_ZSTD_WINDOW_BYTES: u64 = 1 << 27;
@@ -42,15 +40,19 @@ const MAX_ZSTD_BLOCK_BYTES: usize = 128 << 10;
 /// How many blocks of an input may be ahead, for each thread.
 const BLOCKS_AHEAD: usize = 8;
 
-/// How much all blocks that are ahead may take, stored and unpacked, for each thread.
+/// How much all that is ahead may take, stored and unpacked, for each thread.
 const BYTES_AHEAD: usize = 16 << 20;
 
 /// Larger buffers are not kept to be used again.
 const MAX_SPARE_BYTES: usize = 256 << 10;
 
-/// Threads that unpack blocks of any input. They begin with the first block and end when the last clone is dropped.
+/// Threads that unpack any input. They begin with the first block and end when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub struct Unpackers(Arc<Handle>);
+pub struct Unpackers {
+    handle: Arc<Handle>,
+    /// Whether an input may be read ahead of what is unpacked.
+    cut: bool,
+}
 
 #[derive(Debug)]
 struct Handle(Arc<Pool>);
@@ -63,7 +65,7 @@ struct Pool {
     queue: Mutex<Queue>,
     /// Told when there is something to do.
     work: Condvar,
-    /// What the blocks that are ahead take.
+    /// What all that is ahead takes.
     bytes_ahead: AtomicUsize,
 }
 
@@ -91,18 +93,25 @@ impl Unpackers {
     }
 
     fn within(threads: usize, streamed_first_bytes: u64, max_bytes_ahead: usize) -> Self {
-        Self(Arc::new(Handle(Arc::new(Pool {
+        let pool = Pool {
             threads,
             streamed_first_bytes,
             max_bytes_ahead,
             queue: Mutex::default(),
             work: Condvar::new(),
             bytes_ahead: AtomicUsize::new(0),
-        }))))
+        };
+        Self { handle: Arc::new(Handle(Arc::new(pool))), cut: true }
+    }
+
+    /// The same for inputs that may be slow to come: what has come is unpacked before more is read.
+    #[must_use]
+    pub fn of_streams(self) -> Self {
+        Self { cut: false, ..self }
     }
 
     fn pool(&self) -> &Arc<Pool> {
-        &self.0.0
+        &self.handle.0
     }
 }
 
@@ -125,10 +134,19 @@ impl Pool {
         self.bytes_ahead.load(Ordering::Relaxed) < self.max_bytes_ahead
     }
 
-    fn submit(self: &Arc<Self>, block: Block, room: Vec<u8>) -> Ahead {
-        let bytes = block.stored.len() + block.plain_bytes;
+    fn take_room(self: &Arc<Self>, bytes: usize) -> Room {
         self.bytes_ahead.fetch_add(bytes, Ordering::Relaxed);
-        let slot = Arc::new(Slot { progress: Mutex::new(Progress::Waiting(block, room)), done: Condvar::new() });
+        Room { bytes, pool: Arc::clone(self) }
+    }
+
+    /// Two blocks at least are to have room, so that one is unpacked while the other is given.
+    fn max_block_bytes(&self) -> usize {
+        MAX_BLOCK_BYTES.min(self.max_bytes_ahead / 2)
+    }
+
+    fn submit(self: &Arc<Self>, block: Block, buffer: Vec<u8>) -> Ahead {
+        let room = self.take_room(block.bytes());
+        let slot = Arc::new(Slot { progress: Mutex::new(Progress::Waiting(block, buffer)), done: Condvar::new() });
         let mut queue = self.lock();
         queue.slots.push_back(Arc::clone(&slot));
         if !mem::replace(&mut queue.started, true) {
@@ -140,7 +158,7 @@ impl Pool {
         if queue.idle > 0 {
             self.work.notify_one();
         }
-        Ahead { slot, bytes, pool: Arc::clone(self) }
+        Ahead { slot, _room: room }
     }
 
     /// Unpacks until nobody wants anything any more.
@@ -167,12 +185,6 @@ impl Pool {
 
 // ---- A block --------------------------------------------------------------------------------------------------------
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    Gzip,
-    Zstd,
-}
-
 /// A gzip member or a zstd frame, as it is stored.
 #[derive(Debug)]
 struct Block {
@@ -182,6 +194,12 @@ struct Block {
     data: usize,
     /// How much text it holds at most.
     plain_bytes: usize,
+}
+
+impl Block {
+    fn bytes(&self) -> usize {
+        self.stored.len() + self.plain_bytes
+    }
 }
 
 /// What became of a block.
@@ -213,6 +231,7 @@ impl Tools {
         let is_sound = match block.format {
             Format::Gzip => self.inflate(&block, &mut plain),
             Format::Zstd => self.unpack_frame(&block, &mut plain),
+            Format::Bzip2 | Format::Xz => false,
         };
         Unpacked { stored: block.stored, plain, is_sound }
     }
@@ -331,60 +350,144 @@ impl Drop for TellsOfPanic<'_> {
 /// A block that is ahead, for whom it is ahead.
 struct Ahead {
     slot: Arc<Slot>,
-    bytes: usize,
-    pool: Arc<Pool>,
+    _room: Room,
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
         self.slot.cancel();
+    }
+}
+
+/// What something that is ahead takes, until it is dropped.
+struct Room {
+    bytes: usize,
+    pool: Arc<Pool>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
         self.pool.bytes_ahead.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 // ---- From stored data to blocks -------------------------------------------------------------------------------------
 
-impl Format {
-    /// Takes the next block off `stored`. Where there is none, or the end, what was read of it is left in `taken`.
-    fn take_block(self, stored: &mut Stored, taken: &mut Vec<u8>) -> io::Result<Option<Block>> {
-        taken.clear();
-        match self {
-            Self::Gzip => take_bgzf_block(stored, taken),
-            Self::Zstd => take_frame(stored, taken),
+/// Cuts the next block of at most `max_bytes`, stored and unpacked, off `stored`. Where there is none, what was read is put
+/// back, and what reading on failed with.
+fn cut_block(format: Format, stored: &mut Stored, max_bytes: usize, mut taken: Vec<u8>) -> Option<Block> {
+    taken.clear();
+    let cut = match format {
+        Format::Gzip => cut_member(stored, max_bytes, &mut taken),
+        Format::Zstd => cut_frame(stored, max_bytes, &mut taken),
+        Format::Bzip2 | Format::Xz => Ok(None),
+    };
+    let (taken, error) = match cut {
+        Ok(Some(block)) if block.bytes() <= max_bytes => return Some(block),
+        Ok(Some(block)) => (block.stored, None),
+        Ok(None) => (taken, None),
+        Err(error) => (taken, Some(error)),
+    };
+    stored.put_back(taken, error);
+    None
+}
+
+/// What a gzip header takes at least (RFC 1952, section 2.3).
+const GZIP_HEADER_BYTES: usize = 10;
+
+/// Flags of a gzip header that are understood here (RFC 1952, section 2.3.1); the other legal one is a checksum of the
+/// header.
+const TEXT: u8 = 1;
+const EXTRA_FIELD: u8 = 4;
+const NAME: u8 = 8;
+const COMMENT: u8 = 16;
+
+/// A longer name is left to the stream, which knows when one is too long.
+const MAX_NAME_BYTES: usize = 4096;
+
+/// A member by the length that it says (SAM specification, section 4.1), or else up to the next header.
+fn cut_member(stored: &mut Stored, max_bytes: usize, taken: &mut Vec<u8>) -> io::Result<Option<Block>> {
+    const FIXED_BYTES: usize = GZIP_HEADER_BYTES + 2;
+    if !stored.take_into(taken, FIXED_BYTES)? {
+        return Ok(None);
+    }
+    let [0x1f, 0x8b, 8, flags, .., low, high] = taken[..] else { return Ok(None) };
+    if flags & !(TEXT | EXTRA_FIELD | NAME | COMMENT) != 0 {
+        return Ok(None);
+    }
+    let mut length = None;
+    if flags == EXTRA_FIELD {
+        if !stored.take_into(taken, usize::from(u16::from_le_bytes([low, high])))? {
+            return Ok(None);
         }
+        length = bgzf_block_bytes(&taken[FIXED_BYTES..]).filter(|length| *length >= taken.len() + 8);
     }
-}
-
-/// Reads `bytes` more; tells whether so many were there.
-fn take(stored: &mut Stored, bytes: usize, taken: &mut Vec<u8>) -> io::Result<bool> {
-    // A number from outside: no room is made for what may not come. `read_to_end` goes on where a signal interrupts.
-    Ok(stored.by_ref().take(bytes as u64).read_to_end(taken)? == bytes)
-}
-
-/// RFC 1952, section 2.3, with the extra field of the SAM specification, section 4.1.
-fn take_bgzf_block(stored: &mut Stored, taken: &mut Vec<u8>) -> io::Result<Option<Block>> {
-    const FIXED_BYTES: usize = 12;
-    const EXTRA_FIELD_AND_NO_OTHER: u8 = 4;
-    if !take(stored, FIXED_BYTES, taken)? {
-        return Ok(None);
-    }
-    let [0x1f, 0x8b, 8, EXTRA_FIELD_AND_NO_OTHER, .., low, high] = taken[..] else { return Ok(None) };
-    let data = FIXED_BYTES + usize::from(u16::from_le_bytes([low, high]));
-    if !take(stored, data - FIXED_BYTES, taken)? {
-        return Ok(None);
-    }
-    let Some(length) = bgzf_block_bytes(&taken[FIXED_BYTES..]).filter(|length| *length >= data + 8) else {
+    let is_whole = match length {
+        Some(length) => stored.take_into(taken, length - taken.len())?,
+        None => take_to_next_header(stored, max_bytes, taken)?,
+    };
+    let (true, Some(data), Some((_, plain_bytes))) = (is_whole, deflated_data(taken), taken.split_last_chunk::<4>())
+    else {
         return Ok(None);
     };
-    if !take(stored, length - data, taken)? {
-        return Ok(None);
-    }
-    let Some((_, plain_bytes)) = taken.split_last_chunk::<4>() else { return Ok(None) };
     let plain_bytes = u32::from_le_bytes(*plain_bytes) as usize;
-    if plain_bytes > MAX_BGZF_PLAIN_BYTES {
-        return Ok(None);
-    }
     Ok(Some(Block { format: Format::Gzip, stored: mem::take(taken), data, plain_bytes }))
+}
+
+/// Reads on to the next place where a member may begin, or to the end; tells whether that is within `max_bytes`.
+fn take_to_next_header(stored: &mut Stored, max_bytes: usize, taken: &mut Vec<u8>) -> io::Result<bool> {
+    while taken.len() <= max_bytes {
+        let fresh = match stored.fill_buf() {
+            Ok([]) => return Ok(true),
+            Ok(fresh) => &fresh[..fresh.len().min(max_bytes + 1 - taken.len())],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        // One may begin in what was taken and end in what is fresh.
+        let edge = taken.len().saturating_sub(GZIP_HEADER_BYTES - 1);
+        let across = [&taken[edge..], &fresh[..fresh.len().min(GZIP_HEADER_BYTES - 1)]].concat();
+        if let Some(place) = find_gzip_header(&across) {
+            // It is longer than what of `across` is fresh, so it begins before that.
+            stored.put_back(taken.split_off(edge + place), None);
+            return Ok(true);
+        }
+        let place = find_gzip_header(fresh);
+        let bytes = place.unwrap_or(fresh.len());
+        taken.extend_from_slice(&fresh[..bytes]);
+        stored.consume(bytes);
+        if place.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The first place that looks as if a gzip member began there (RFC 1952, sections 2.3 and 2.3.1).
+fn find_gzip_header(bytes: &[u8]) -> Option<usize> {
+    let looks_right = |place: &usize| match bytes[*place..].first_chunk::<GZIP_HEADER_BYTES>() {
+        // Deflated; no reserved flag; a time; how hard it was compressed; the file system.
+        Some([_, _, _, flags, _, _, _, _, effort, system]) => {
+            flags & 0xe0 == 0 && matches!(effort, 0 | 2 | 4) && matches!(system, 0..=13 | 255)
+        }
+        None => false,
+    };
+    memmem::find_iter(bytes, &[0x1f, 0x8b, 8]).find(looks_right)
+}
+
+/// Where in a gzip member the deflated data begins.
+fn deflated_data(member: &[u8]) -> Option<usize> {
+    let flags = member.get(3)?;
+    let mut data = GZIP_HEADER_BYTES;
+    if flags & EXTRA_FIELD != 0 {
+        let [low, high, ..] = member.get(data..)? else { return None };
+        data += 2 + usize::from(u16::from_le_bytes([*low, *high]));
+    }
+    for field in [NAME, COMMENT] {
+        if flags & field != 0 {
+            data += member.get(data..)?.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0)? + 1;
+        }
+    }
+    Some(data)
 }
 
 /// Length of the whole block by the subfield `BC` of its extra field.
@@ -400,18 +503,18 @@ fn bgzf_block_bytes(mut extra: &[u8]) -> Option<usize> {
 }
 
 /// RFC 8878, section 3.1.1. Skippable frames before it are left out.
-fn take_frame(stored: &mut Stored, taken: &mut Vec<u8>) -> io::Result<Option<Block>> {
-    while take(stored, 4, taken)? {
+fn cut_frame(stored: &mut Stored, max_bytes: usize, taken: &mut Vec<u8>) -> io::Result<Option<Block>> {
+    while stored.take_into(taken, 4)? {
         match taken[..] {
-            [0x28, 0xb5, 0x2f, 0xfd] => return take_frame_behind_mark(stored, taken),
+            [0x28, 0xb5, 0x2f, 0xfd] => return cut_frame_behind_mark(stored, max_bytes, taken),
             [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
-                if !take(stored, 4, taken)? {
+                if !stored.take_into(taken, 4)? {
                     break;
                 }
-                let Some(bytes) = little_endian(&taken[4..]).filter(|bytes| *bytes <= MAX_STORED_BYTES as u64) else {
+                let Some(bytes) = little_endian(&taken[4..]).filter(|bytes| *bytes <= max_bytes as u64) else {
                     break;
                 };
-                if !take(stored, bytes as usize, taken)? {
+                if !stored.take_into(taken, bytes as usize)? {
                     break;
                 }
                 taken.clear();
@@ -422,8 +525,8 @@ fn take_frame(stored: &mut Stored, taken: &mut Vec<u8>) -> io::Result<Option<Blo
     Ok(None)
 }
 
-fn take_frame_behind_mark(stored: &mut Stored, taken: &mut Vec<u8>) -> io::Result<Option<Block>> {
-    if !take(stored, 1, taken)? {
+fn cut_frame_behind_mark(stored: &mut Stored, max_bytes: usize, taken: &mut Vec<u8>) -> io::Result<Option<Block>> {
+    if !stored.take_into(taken, 1)? {
         return Ok(None);
     }
     let descriptor = taken[4];
@@ -437,7 +540,7 @@ fn take_frame_behind_mark(stored: &mut Stored, taken: &mut Vec<u8>) -> io::Resul
         flag => 1 << flag,
     };
     let header = taken.len();
-    if !take(stored, usize::from(!is_single_segment) + content_size_bytes, taken)? {
+    if !stored.take_into(taken, usize::from(!is_single_segment) + content_size_bytes)? {
         return Ok(None);
     }
     let mut fields = &taken[header..];
@@ -460,7 +563,7 @@ fn take_frame_behind_mark(stored: &mut Stored, taken: &mut Vec<u8>) -> io::Resul
     let mut plain_bytes = 0;
     loop {
         let block = taken.len();
-        if !take(stored, 3, taken)? {
+        if !stored.take_into(taken, 3)? {
             return Ok(None);
         }
         let Some(field) = little_endian(&taken[block..]) else { return Ok(None) };
@@ -473,16 +576,16 @@ fn take_frame_behind_mark(stored: &mut Stored, taken: &mut Vec<u8>) -> io::Resul
             _ => return Ok(None),
         };
         plain_bytes += plain;
-        let is_small = taken.len() + stored_bytes <= MAX_STORED_BYTES
-            && content_size.map_or(plain_bytes, |size| plain_bytes.min(size as usize)) <= MAX_PLAIN_BYTES;
-        if !is_small || !take(stored, stored_bytes, taken)? {
+        let plain_by_now = content_size.map_or(plain_bytes, |size| plain_bytes.min(size as usize));
+        let is_small = taken.len() + stored_bytes + plain_by_now <= max_bytes;
+        if !is_small || !stored.take_into(taken, stored_bytes)? {
             return Ok(None);
         }
         if is_last {
             break;
         }
     }
-    if has_checksum && !take(stored, 4, taken)? {
+    if has_checksum && !stored.take_into(taken, 4)? {
         return Ok(None);
     }
     // More than its blocks can hold is a lie, and never less than that is needed.
@@ -499,63 +602,66 @@ fn little_endian(bytes: &[u8]) -> Option<u64> {
 
 // ---- The reader -----------------------------------------------------------------------------------------------------
 
-/// The text of gzip members or zstd frames, of which some are unpacked ahead by other threads.
+/// The text of compressed data, some of which other threads unpack ahead.
 pub(super) struct Blocks {
     format: Format,
     unpackers: Unpackers,
     source: Source,
-    /// In their order. Empty unless the source is [`Source::Between`] or [`Source::Rest`].
+    /// In their order. Empty unless the source is [`Source::Between`] or [`Source::Stuck`].
     ahead: VecDeque<Ahead>,
-    /// The block being given, and how much of it was.
-    block: Vec<u8>,
-    given: usize,
-    /// Keeps its room until it is given.
+    /// The text being given, and what of it is still to be: it lies within the text.
+    text: Vec<u8>,
+    rest: Range<usize>,
+    /// Keeps the room of a block until it is given.
     giving: Option<Ahead>,
+    /// How much came as a stream, since the beginning or the last block that was none, and how much of that before blocks
+    /// are looked for.
     streamed_bytes: u64,
+    streamed_first_bytes: u64,
+    /// How much came of this stream.
+    stream_bytes: u64,
     tools: Tools,
     /// Buffers to be used again.
     spare: Vec<Vec<u8>>,
 }
 
 enum Source {
-    /// Inside a member or frame that is unpacked as a stream.
-    Inside(Member),
-    /// Where one may begin.
+    /// Where a member or frame may begin.
     Between(Stored),
-    /// What comes behind the blocks that are ahead, and is unpacked as a stream: the end of what was read of it, what
-    /// reading on failed with, and more.
-    Rest(Vec<u8>, Option<io::Error>, Stored),
-    /// All is unpacked as a stream from here on.
-    Streamed(Streamed),
-}
-
-/// One member or frame.
-enum Member {
-    Gzip(Box<GzDecoder<Stored>>),
-    Zstd(zstd::stream::read::Decoder<'static, Stored>),
-}
-
-/// All that there are.
-enum Streamed {
-    Gzip(Box<GzipMembers>),
-    Zstd(zstd::stream::read::Decoder<'static, Stored>),
-    Nothing,
+    /// The same, where no block could be cut off.
+    Stuck(Stored),
+    /// What is unpacked here.
+    Stream(Stream),
+    /// What another thread unpacks.
+    Ahead {
+        stream: StreamAhead,
+        _room: Room,
+    },
+    End {
+        has_trailing_garbage: bool,
+    },
 }
 
 impl Blocks {
-    pub(super) fn new(format: Format, stored: Stored, unpackers: Unpackers) -> Self {
-        Self {
+    pub(super) fn new(format: Format, stored: Stored, unpackers: Unpackers) -> io::Result<Self> {
+        let source = match format {
+            Format::Gzip | Format::Zstd if unpackers.cut => Source::Between(stored),
+            _ => Source::Stream(Stream::of_all(format, stored)?),
+        };
+        Ok(Self {
             format,
+            streamed_first_bytes: unpackers.pool().streamed_first_bytes,
             unpackers,
-            source: Source::Between(stored),
+            source,
             ahead: VecDeque::new(),
-            block: Vec::new(),
-            given: 0,
+            text: Vec::new(),
+            rest: 0..0,
             giving: None,
             streamed_bytes: 0,
+            stream_bytes: 0,
             tools: Tools::default(),
             spare: Vec::new(),
-        }
+        })
     }
 
     pub(super) fn format(&self) -> Format {
@@ -564,55 +670,74 @@ impl Blocks {
 
     /// Whether bytes came behind gzip data that are no gzip.
     pub(super) fn has_trailing_garbage(&self) -> bool {
-        matches!(&self.source, Source::Streamed(Streamed::Gzip(members)) if members.has_trailing_garbage())
+        matches!(self.source, Source::End { has_trailing_garbage: true })
     }
 
-    /// Gives of the block that is unpacked.
+    /// Gives of the text that is unpacked.
     fn give(&mut self, buffer: &mut [u8]) -> usize {
-        let bytes = buffer.len().min(self.block.len() - self.given);
-        buffer[..bytes].copy_from_slice(&self.block[self.given..self.given + bytes]);
-        self.given += bytes;
-        if self.given == self.block.len() && self.giving.take().is_some() {
-            let given = mem::take(&mut self.block);
-            self.given = 0;
-            self.keep(given);
+        let bytes = buffer.len().min(self.rest.len());
+        buffer[..bytes].copy_from_slice(&self.text[self.rest.start..self.rest.start + bytes]);
+        self.rest.start += bytes;
+        if self.rest.is_empty() {
+            let text = mem::take(&mut self.text);
+            (self.rest, self.giving) = (0..0, None);
+            match &self.source {
+                Source::Ahead { stream, .. } if text.capacity() > 0 => stream.give_back(text),
+                _ => self.keep(text),
+            }
         }
         bytes
     }
 
     /// Keeps a buffer to be used again, unless it is large: nobody counts what these take.
     fn keep(&mut self, buffer: Vec<u8>) {
-        if buffer.capacity() <= MAX_SPARE_BYTES && self.spare.len() < 2 * BLOCKS_AHEAD {
+        if (1..=MAX_SPARE_BYTES).contains(&buffer.capacity()) && self.spare.len() < 2 * BLOCKS_AHEAD {
             self.spare.push(buffer);
         }
     }
 
-    /// Hands blocks to other threads.
+    fn take_source(&mut self) -> Source {
+        mem::replace(&mut self.source, END)
+    }
+
+    /// Hands blocks to other threads, or a stream that has proved long.
     fn look_ahead(&mut self) {
         let pool = self.unpackers.pool();
-        if self.streamed_bytes < pool.streamed_first_bytes {
-            return;
+        if self.streamed_bytes >= self.streamed_first_bytes {
+            while self.ahead.len() < BLOCKS_AHEAD * pool.threads
+                && pool.has_room()
+                && let Source::Between(stored) = &mut self.source
+            {
+                let spare = self.spare.pop().unwrap_or_default();
+                let Some(block) = cut_block(self.format, stored, pool.max_block_bytes(), spare) else {
+                    return self.get_stuck();
+                };
+                let buffer = self.spare.pop().unwrap_or_default();
+                self.ahead.push_back(pool.submit(block, buffer));
+            }
         }
-        while self.ahead.len() < BLOCKS_AHEAD * pool.threads
-            && pool.has_room()
-            && let Source::Between(stored) = &mut self.source
+        if matches!(self.source, Source::Stream(_)) && self.stream_bytes >= pool.streamed_first_bytes && pool.has_room()
         {
-            let mut taken = self.spare.pop().unwrap_or_default();
-            let error = match self.format.take_block(stored, &mut taken) {
-                Ok(Some(block)) => {
-                    let room = self.spare.pop().unwrap_or_default();
-                    self.ahead.push_back(pool.submit(block, room));
-                    continue;
-                }
-                Ok(None) => None,
-                Err(error) => Some(error),
+            let pool = Arc::clone(pool);
+            self.source = match self.take_source() {
+                Source::Stream(stream) => match StreamAhead::start(stream) {
+                    Ok(stream) => Source::Ahead { stream, _room: pool.take_room(StreamAhead::BYTES) },
+                    Err(stream) => Source::Stream(stream),
+                },
+                source => source,
             };
-            self.replace_source(|source| match source {
-                Source::Between(stored) => Source::Rest(taken, error, stored),
-                other => other,
-            });
-            return;
         }
+    }
+
+    /// Lets what comes next be unpacked as a stream, and then as much as may have been unpacked in vain: however many
+    /// blocks turn out to be none, the work stays within a small multiple.
+    fn get_stuck(&mut self) {
+        self.streamed_bytes = 0;
+        self.streamed_first_bytes = self.unpackers.pool().max_bytes_ahead as u64;
+        self.source = match self.take_source() {
+            Source::Between(stored) => Source::Stuck(stored),
+            source => source,
+        };
     }
 
     /// Takes the first block that is ahead.
@@ -620,7 +745,7 @@ impl Blocks {
         let Unpacked { mut stored, plain, is_sound } = first.slot.take(Some(&mut self.tools));
         if is_sound {
             self.keep(stored);
-            (self.block, self.given, self.giving) = (plain, 0, Some(first));
+            (self.rest, self.text, self.giving) = (0..plain.len(), plain, Some(first));
             return;
         }
         // What came of it is not to be used: it is unpacked again with all that follows, as it would have been on one
@@ -628,116 +753,65 @@ impl Blocks {
         for ahead in self.ahead.drain(..) {
             stored.extend(ahead.slot.take(None).stored);
         }
-        self.replace_source(|source| match source {
-            Source::Between(behind) => Source::Rest(stored, None, behind),
-            Source::Rest(before, error, behind) => {
-                stored.extend(before);
-                Source::Rest(stored, error, behind)
-            }
-            other => other,
-        });
+        if let Source::Between(behind) | Source::Stuck(behind) = &mut self.source {
+            behind.put_back(stored, None);
+        }
+        self.get_stuck();
     }
 
-    fn replace_source(&mut self, change: impl FnOnce(Source) -> Source) {
-        let source = mem::replace(&mut self.source, Source::Streamed(Streamed::Nothing));
-        self.source = change(source);
-    }
-
-    /// Reads where nothing is ahead. `None`: the source has changed.
+    /// Reads where nothing is ahead. `None`: there is a text to give, or the source has changed.
     fn stream(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let next = match &mut self.source {
-            Source::Streamed(streamed) => {
-                return match streamed {
-                    Streamed::Gzip(members) => members.read(buffer),
-                    Streamed::Zstd(frames) => frames.read(buffer),
-                    Streamed::Nothing => Ok(0),
-                }
-                .map(Some);
-            }
-            Source::Inside(member) => {
-                let bytes = match member {
-                    Member::Gzip(member) => member.read(buffer),
-                    Member::Zstd(frame) => frame.read(buffer),
-                }?;
+        // A call of the system that is interrupted is made again, so nothing may be lost of the source before.
+        match &mut self.source {
+            Source::End { .. } => return Ok(Some(0)),
+            Source::Stream(stream) => {
+                let bytes = stream.read(buffer)?;
                 if bytes > 0 {
                     self.streamed_bytes += bytes as u64;
+                    self.stream_bytes += bytes as u64;
                     return Ok(Some(bytes));
                 }
-                false
             }
-            // A call of the system that is interrupted is made again, so nothing may be lost of the source before.
-            Source::Between(stored) => match (self.format, stored.fill_buf()?) {
-                (_, []) => false,
-                (Format::Gzip, beginning) => beginning.starts_with(&[0x1f, 0x8b]),
-                (Format::Zstd, _) => true,
+            Source::Ahead { stream, .. } => {
+                if let Some(text) = stream.next() {
+                    self.take_text(text);
+                    return Ok(None);
+                }
+            }
+            Source::Between(stored) | Source::Stuck(stored) => _ = stored.fill_buf()?,
+        }
+        self.stream_bytes = 0;
+        self.source = match self.take_source() {
+            Source::Between(mut stored) | Source::Stuck(mut stored) => match stored.fill_buf()? {
+                [] => END,
+                _ => Source::Stream(Stream::of_next(self.format, stored)?),
             },
-            Source::Rest(..) => false,
+            Source::Stream(stream) => behind(stream),
+            Source::Ahead { stream, .. } => stream.end()?.map_or(END, behind),
+            end @ Source::End { .. } => end,
         };
-        let mut failure = None;
-        let format = self.format;
-        self.replace_source(|source| {
-            let changed = match source {
-                Source::Inside(Member::Gzip(member)) => Ok(Source::Between(member.into_inner())),
-                Source::Inside(Member::Zstd(frame)) => Ok(Source::Between(frame.finish())),
-                Source::Between(stored) if next => Member::open(format, stored).map(Source::Inside),
-                Source::Between(stored) => Streamed::open(format, stored).map(Source::Streamed),
-                Source::Rest(before, error, stored) => {
-                    Streamed::open(format, joined(before, error, stored)).map(Source::Streamed)
-                }
-                streamed @ Source::Streamed(_) => Ok(streamed),
-            };
-            changed.unwrap_or_else(|error| {
-                failure = Some(error);
-                Source::Streamed(Streamed::Nothing)
-            })
-        });
-        failure.map_or(Ok(None), Err)
+        Ok(None)
+    }
+
+    fn take_text(&mut self, (text, length): Text) {
+        self.streamed_bytes += length as u64;
+        (self.text, self.rest) = (text, 0..length);
+    }
+
+    /// Takes text of a stream that is there by now; tells whether there was some.
+    fn take_text_at_hand(&mut self) -> bool {
+        let Source::Ahead { stream, .. } = &self.source else { return false };
+        let text = stream.at_hand();
+        text.map(|text| self.take_text(text)).is_some()
     }
 }
 
-impl Member {
-    fn open(format: Format, stored: Stored) -> io::Result<Self> {
-        Ok(match format {
-            Format::Gzip => Self::Gzip(Box::new(GzDecoder::new(stored))),
-            Format::Zstd => Self::Zstd(zstd::stream::read::Decoder::with_buffer(stored)?.single_frame()),
-        })
-    }
-}
+const END: Source = Source::End { has_trailing_garbage: false };
 
-impl Streamed {
-    fn open(format: Format, mut stored: Stored) -> io::Result<Self> {
-        // Behind the last frame there is none that could be incomplete.
-        Ok(match format {
-            Format::Gzip => Self::Gzip(Box::new(GzipMembers::behind_a_member(stored))),
-            Format::Zstd => loop {
-                match stored.fill_buf() {
-                    Ok([]) => break Self::Nothing,
-                    Ok(_) => break Self::Zstd(zstd::stream::read::Decoder::with_buffer(stored)?),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
-            },
-        })
-    }
-}
-
-/// What was read of stored data, then what reading it failed with, then the rest.
-fn joined(before: Vec<u8>, error: Option<io::Error>, stored: Stored) -> Stored {
-    if before.is_empty() && error.is_none() {
-        return stored;
-    }
-    let failing = Failing(error);
-    let joined: Box<dyn Read + Send> = Box::new(Cursor::new(before).chain(failing).chain(stored));
-    BufReader::with_capacity(STORED_BUFFER_BYTES, joined)
-}
-
-/// Fails once, if at all.
-struct Failing(Option<io::Error>);
-
-impl Read for Failing {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        self.0.take().map_or(Ok(0), Err)
-    }
+/// Where a stream has ended.
+fn behind(stream: Stream) -> Source {
+    let has_trailing_garbage = stream.has_trailing_garbage();
+    stream.into_stored().map_or(Source::End { has_trailing_garbage }, Source::Between)
 }
 
 impl Read for Blocks {
@@ -756,7 +830,11 @@ impl Read for Blocks {
                     return Ok(filled);
                 }
                 Some(first) => self.next_block(first),
-                None if filled > 0 => return Ok(filled),
+                None if filled > 0 => {
+                    if !self.take_text_at_hand() {
+                        return Ok(filled);
+                    }
+                }
                 None => {
                     if let Some(bytes) = self.stream(buffer)? {
                         return Ok(bytes);
@@ -769,9 +847,11 @@ impl Read for Blocks {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Cursor, Write};
+    use std::sync::mpsc;
     use std::time::{Duration, Instant};
 
+    use super::super::stored::BUFFER_BYTES;
     use super::*;
     use crate::source::SourceError;
     use crate::source::content::Content;
@@ -789,6 +869,30 @@ mod tests {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(text).unwrap();
         encoder.finish().unwrap()
+    }
+
+    /// A member with these flags, and all that they announce.
+    fn member_with(flags: u8, text: &[u8], level: u32) -> Vec<u8> {
+        const HEADER_CHECKSUM: u8 = 2;
+        let mut stored = vec![0x1f, 0x8b, 8, flags, 1, 2, 3, 4, 0, 3];
+        for (flag, field) in
+            [(EXTRA_FIELD, &b"\x07\0ab\x03\0xyz"[..]), (NAME, b"log.nmea\0"), (COMMENT, b"\x1f\x8b\x08 of it\0")]
+        {
+            stored.extend(if flags & flag != 0 { field } else { b"" });
+        }
+        let mut crc = Crc::new();
+        if flags & HEADER_CHECKSUM != 0 {
+            crc.update(&stored);
+            stored.extend((crc.sum() as u16).to_le_bytes());
+            crc.reset();
+        }
+        let mut encoder = flate2::write::DeflateEncoder::new(stored, flate2::Compression::new(level));
+        encoder.write_all(text).unwrap();
+        let mut stored = encoder.finish().unwrap();
+        crc.update(text);
+        stored.extend(crc.sum().to_le_bytes());
+        stored.extend((text.len() as u32).to_le_bytes());
+        stored
     }
 
     /// With another subfield before the one that matters where `extra` is not empty.
@@ -859,23 +963,28 @@ mod tests {
 
     /// Reads it in many ways, and compares them with the way of one thread.
     fn assert_same(what: &str, stored: &[u8]) -> Came {
+        assert_same_as(what, stored, |stored| Cursor::new(stored.to_vec()))
+    }
+
+    fn assert_same_as<S: Read + Send + 'static>(what: &str, stored: &[u8], open: impl Fn(&[u8]) -> S) -> Came {
         let pools = [
             Unpackers::starting_after(1, 0),
             Unpackers::starting_after(3, 0),
             Unpackers::starting_after(2, 9_000),
             Unpackers::within(2, 1, 20_000),
+            Unpackers::starting_after(2, 0).of_streams(),
             Unpackers::new(2),
         ];
         // How much comes before an error depends on how much is asked for at once.
         for at_once in [777, 64 * 1024, 1 << 20] {
-            let mut alone = read(Cursor::new(stored.to_vec()), None, at_once);
+            let mut alone = read(open(stored), None, at_once);
             for (number, pool) in pools.iter().enumerate() {
-                let mut came = read(Cursor::new(stored.to_vec()), Some(pool.clone()), at_once);
-                if alone.end.is_err() {
+                let came = read(open(stored), Some(pool.clone()), at_once);
+                if alone.end.is_err() && at_once < BUFFER_BYTES {
                     let shorter = alone.text.len().min(came.text.len());
-                    assert_eq!(alone.text[..shorter], came.text[..shorter], "{what}");
+                    assert!(alone.text[..shorter] == came.text[..shorter], "{what}");
                     // A decompressor keeps back what it unpacked in the call that fails.
-                    assert!(alone.text.len().abs_diff(came.text.len()) <= at_once, "{what}");
+                    assert!(alone.text.len().abs_diff(came.text.len()) <= BUFFER_BYTES, "{what}");
                     let without_length = |came: &Came| {
                         came.end.as_ref().unwrap_err().replace(&format!(" {} bytes", came.text.len()), "")
                     };
@@ -884,7 +993,6 @@ mod tests {
                 } else {
                     assert!(alone == came, "{what}, {number}, {at_once}: {:?} {:?}", alone.end, came.end);
                 }
-                came.text.clear();
             }
             if at_once == 1 << 20 {
                 return alone;
@@ -949,6 +1057,165 @@ mod tests {
         }
         let came = assert_same("no subfield", &changed(sixth + 12, b"XX"));
         assert!(came.text == text && came.end.is_ok());
+    }
+
+    #[test]
+    fn members_of_any_size_and_header_are_one_text() {
+        let text = text(250_000);
+        let sizes = [1, 0, 4_000, 7, 0, 0, 180_001, 3, 9_000, 1_500, 30_000, 2];
+        let flags = [0, TEXT, EXTRA_FIELD, NAME, COMMENT, EXTRA_FIELD | NAME | COMMENT, 2, 2 | NAME | EXTRA_FIELD];
+        for shift in [0, 3, 6] {
+            let (mut stored, mut given) = (Vec::new(), 0);
+            for (number, size) in sizes.iter().enumerate() {
+                let flags = flags[(number + shift) % flags.len()];
+                stored.extend(member_with(flags, &text[given..given + size], 6));
+                given += size;
+            }
+            let came = assert_same("members", &stored);
+            assert!(came.text == text[..given]);
+            assert!(matches!(came.end, Ok((None, Some(_)))));
+            let garbage = [&stored[..], &[0; 700]].concat();
+            assert!(assert_same("zeros behind", &garbage).end.unwrap().0.is_some());
+            assert!(assert_same("half a header behind", &[&stored[..], &[0x1f, 0x8b, 8]].concat()).end.is_err());
+        }
+    }
+
+    #[test]
+    fn members_are_unpacked_side_by_side() {
+        let text = text(3 << 20);
+        let stored: Vec<u8> = text.chunks(200_000).flat_map(|text| member_with(NAME, text, 1)).collect();
+        let unpackers = Unpackers::new(2);
+        assert!(read(Cursor::new(stored), Some(unpackers.clone()), 1 << 20).text == text);
+        assert!(unpackers.pool().lock().started);
+        // Cut where they begin, also where a header lies across two reads.
+        let members = [member(&text[..9_000]), member_with(NAME, &text[..70_000], 1), member(b"")];
+        for piece in [1, 2, 9, 10, 11, 1_000] {
+            let mut stored = Stored::new(Pieces(Cursor::new(members.concat()), piece));
+            for member in &members {
+                let block = cut_block(Format::Gzip, &mut stored, 1 << 20, Vec::new()).unwrap();
+                assert!(block.stored == *member);
+                assert!(Tools::default().unpack(block, Vec::new()).is_sound);
+            }
+            assert!(cut_block(Format::Gzip, &mut stored, 1 << 20, Vec::new()).is_none());
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_member_inside_of_one_is_none() {
+        let text = text(40_000);
+        let inner = [member(&text[..5_000]), member(b""), member_with(NAME, &text[..300], 9)].concat();
+        let look_alikes = b"\x1f\x8b\x08\0\0\0\0\0\0\x03".repeat(50);
+        for hidden in [inner, look_alikes, bgzf(&text, 3_000)] {
+            let around = [&text[..2_000], &hidden, &text[..100], &hidden].concat();
+            let stored: Vec<u8> =
+                [&around[..], b"", &around, &text, &hidden].iter().flat_map(|text| member_with(0, text, 0)).collect();
+            let came = assert_same("hidden", &stored);
+            assert!(came.text == [&around[..], &around, &text, &hidden].concat());
+            let many = [stored.clone(), member(&text), stored.clone(), bgzf(&text, 4_000), stored.clone()].concat();
+            assert!(assert_same("hidden and others", &many).end.is_ok());
+            for cut in (1..stored.len()).step_by(stored.len() / 12) {
+                assert_same("cut hidden", &stored[..cut]);
+            }
+        }
+    }
+
+    #[test]
+    fn members_cut_anywhere_are_told_as_on_one_thread() {
+        let text = text(9_000);
+        let parts = [&text[..100], b"", &text[100..4_000], &text[4_000..4_003], &text[4_003..]];
+        let members: Vec<Vec<u8>> = (0..).zip(parts).map(|(flags, text)| member_with(flags * 4, text, 6)).collect();
+        let ends: Vec<usize> = members.iter().scan(0, |end, member| Some((*end += member.len(), *end).1)).collect();
+        let whole = members.concat();
+        let near_ends = ends.iter().flat_map(|end| end.saturating_sub(12)..(end + 20).min(whole.len()));
+        for cut in (2..whole.len()).step_by(61).chain(near_ends) {
+            assert_eq!(assert_same("cut", &whole[..cut]).end.is_ok(), ends.contains(&cut), "{cut}");
+        }
+        for place in (2..whole.len()).step_by(97) {
+            let mut stored = whole.clone();
+            stored[place] ^= 0x55;
+            assert_same("changed", &stored);
+        }
+    }
+
+    fn bzip2(text: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(text: &[u8]) -> Vec<u8> {
+        let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn long_streams_are_told_as_on_one_thread() {
+        let text = text(500_000);
+        for (what, stored) in
+            [("gzip", member(&text)), ("zstd", frame(&text, true, false)), ("bzip2", bzip2(&text)), ("xz", xz(&text))]
+        {
+            assert!(assert_same(what, &stored).text == text, "{what}");
+            let twice = [&stored[..], &stored].concat();
+            assert!(assert_same(what, &twice).text == [&text[..], &text].concat(), "{what}");
+            for cut in [3, stored.len() / 3] {
+                assert!(assert_same(what, &stored[..stored.len() - cut]).end.is_err(), "{what}");
+            }
+            assert_same(what, &[&stored[..], b"rubbish"].concat());
+            for place in [stored.len() / 2, stored.len() - 6] {
+                let mut damaged = twice.clone();
+                damaged[place] ^= 0xff;
+                assert_same(what, &damaged);
+            }
+        }
+    }
+
+    #[test]
+    fn data_in_small_pieces_is_the_same() {
+        let text = text(20_000);
+        let members: Vec<u8> = text.chunks(3_001).flat_map(|text| member_with(NAME, text, 6)).collect();
+        for (what, stored) in [
+            ("members", members),
+            ("BGZF", bgzf(&text, 4_000)),
+            ("zstd", frame(&text, true, true)),
+            ("bzip2", bzip2(&text)),
+            ("xz", xz(&text)),
+        ] {
+            for piece in [1, 1_000] {
+                let pieces = |stored: &[u8]| Pieces(Cursor::new(stored.to_vec()), piece);
+                assert!(assert_same_as(what, &stored, pieces).text == text, "{what}");
+                assert!(assert_same_as(what, &stored[..stored.len() / 2], pieces).end.is_err(), "{what}");
+            }
+        }
+    }
+
+    /// Comes when it is sent.
+    struct Sent(mpsc::Receiver<Vec<u8>>);
+
+    impl Read for Sent {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Ok(sent) = self.0.recv() else { return Ok(0) };
+            buffer[..sent.len()].copy_from_slice(&sent);
+            Ok(sent.len())
+        }
+    }
+
+    #[test]
+    fn what_has_come_of_a_slow_stream_is_given_before_more_is_waited_for() {
+        let text = text(3_000);
+        for stored in [member(&text), frame(&text, false, false), [member(b"line\n"), member(&text)].concat()] {
+            let (send, sent) = mpsc::channel();
+            send.send(stored).unwrap();
+            let unpackers = Some(Unpackers::starting_after(1, 0).of_streams());
+            let mut content = Content::open_with("x".to_owned(), Sent(sent), None, unpackers).unwrap();
+            let (mut came, mut buffer) = (Vec::new(), vec![0; 1 << 20]);
+            while !came.ends_with(&text) {
+                let bytes = content.read(&mut buffer).unwrap();
+                came.extend_from_slice(&buffer[..bytes]);
+            }
+            drop(send);
+            assert_eq!(content.read(&mut buffer).unwrap(), 0);
+        }
     }
 
     #[test]
@@ -1018,13 +1285,22 @@ mod tests {
         }
     }
 
-    /// Comes in small pieces, and fails where it ends.
-    struct Breaking(Cursor<Vec<u8>>);
+    /// Comes in pieces of so many bytes.
+    struct Pieces(Cursor<Vec<u8>>, usize);
+
+    impl Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let bytes = buffer.len().min(self.1);
+            self.0.read(&mut buffer[..bytes])
+        }
+    }
+
+    /// Fails where it ends.
+    struct Breaking(Pieces);
 
     impl Read for Breaking {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let bytes = buffer.len().min(1_009);
-            match self.0.read(&mut buffer[..bytes])? {
+            match self.0.read(buffer)? {
                 0 => Err(io::Error::from_raw_os_error(5)),
                 bytes => Ok(bytes),
             }
@@ -1034,13 +1310,13 @@ mod tests {
     #[test]
     fn a_failure_to_read_comes_behind_the_text_before_it() {
         let text = text(100_000);
-        let whole = bgzf(&text, 5_000);
-        for cut in [whole.len(), whole.len() - 28, whole.len() - 5_000] {
-            let came = |unpackers| read(Breaking(Cursor::new(whole[..cut].to_vec())), unpackers, 1 << 20);
-            let (alone, came) = (came(None), came(Some(Unpackers::starting_after(2, 0))));
-            assert!(alone.end.as_ref().is_err_and(|error| error.contains("cannot read")), "{:?}", alone.end);
-            assert_eq!(alone.end, came.end);
-            assert!(alone.text == came.text);
+        let members = text.chunks(30_000).flat_map(member).collect();
+        for whole in [bgzf(&text, 5_000), members, frame(&text, true, true), bzip2(&text)] {
+            for cut in [whole.len(), whole.len() - 28, whole.len() - 5_000] {
+                let breaking = |stored: &[u8]| Breaking(Pieces(Cursor::new(stored.to_vec()), 1_009));
+                let came = assert_same_as("breaking", &whole[..cut], breaking);
+                assert!(came.end.as_ref().is_err_and(|error| error.contains("cannot read")), "{:?}", came.end);
+            }
         }
     }
 
@@ -1054,9 +1330,12 @@ mod tests {
         let unpackers = Unpackers::starting_after(2, 10_000);
         let pool = Arc::clone(unpackers.pool());
         for read in 0..40 {
-            let opened = Content::open_with("x".to_owned(), Cursor::new(stored.clone()), None, Some(unpackers.clone()));
-            let (mut content, mut buffer) = (opened.unwrap(), vec![0; 700]);
-            (0..read).for_each(|_| assert!(content.read(&mut buffer).unwrap() > 0));
+            for stored in [stored.clone(), member(&text)] {
+                let unpackers = Some(unpackers.clone());
+                let opened = Content::open_with("x".to_owned(), Cursor::new(stored), None, unpackers);
+                let (mut content, mut buffer) = (opened.unwrap(), vec![0; 700]);
+                (0..read).for_each(|_| assert!(content.read(&mut buffer).unwrap() > 0));
+            }
         }
         assert_eq!(pool.bytes_ahead.load(Ordering::Relaxed), 0, "whoever leaves gives its room back");
         drop(unpackers);

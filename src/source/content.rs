@@ -1,20 +1,17 @@
 //! What an input holds, found by its content and never by its name: compression is undone, a byte order mark skipped,
 //! UTF-16 refused.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::sync::Arc;
 
-use flate2::bufread::GzDecoder;
 use sha2::{Digest, Sha256};
 
 use super::SourceError;
-use super::blocks::{Blocks, Format, Unpackers};
+use super::blocks::{Blocks, Unpackers};
+use super::stored::{BUFFER_BYTES, Format, GzipMembers, Stored, Stream};
 
-/// How much of the beginning is looked at.
-const BEGINNING_BYTES: usize = 64 * 1024;
-
-/// How much stored data is read at once.
-pub(super) const STORED_BUFFER_BYTES: usize = 128 * 1024;
+/// How much of the beginning is looked at: as much as is unpacked at once.
+const BEGINNING_BYTES: usize = BUFFER_BYTES;
 
 /// The decompressed content of an input, from its beginning.
 pub struct Content {
@@ -27,52 +24,28 @@ pub struct Content {
     hasher: Option<Hasher>,
 }
 
-pub(super) type Stored = BufReader<Box<dyn Read + Send>>;
-
 enum Data {
     Plain(Stored),
-    Gzip(Box<GzipMembers>),
-    Zstd(zstd::stream::read::Decoder<'static, Stored>),
-    Bzip2(bzip2::bufread::MultiBzDecoder<Stored>),
-    Xz(liblzma::bufread::XzDecoder<Stored>),
-    /// gzip or zstd, of which other threads may unpack some.
-    Blocks(Box<Blocks>),
+    Packed(Format, Stream),
+    /// What other threads may unpack ahead.
+    Ahead(Box<Blocks>),
 }
 
 impl Data {
-    fn format(&self) -> Option<&'static str> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Gzip(_) => Some("gzip"),
-            Self::Zstd(_) => Some("zstd"),
-            Self::Bzip2(_) => Some("bzip2"),
-            Self::Xz(_) => Some("xz"),
-            Self::Blocks(blocks) => Some(match blocks.format() {
-                Format::Gzip => "gzip",
-                Format::Zstd => "zstd",
-            }),
-        }
+    fn open(mut stored: Stored, unpackers: Option<Unpackers>) -> io::Result<Self> {
+        Ok(match (Format::of(&mut stored)?, unpackers) {
+            (None, _) => Self::Plain(stored),
+            (Some(format), None) => Self::Packed(format, Stream::of_all(format, stored)?),
+            (Some(format), Some(unpackers)) => Self::Ahead(Box::new(Blocks::new(format, stored, unpackers)?)),
+        })
     }
 
-    fn open(mut stored: Stored, unpackers: Option<Unpackers>) -> io::Result<Self> {
-        let format = match stored.fill_buf()? {
-            [0x1f, 0x8b, ..] => Some(Format::Gzip),
-            // A frame, or a skippable frame before it (RFC 8878, section 3.1).
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Format::Zstd),
-            _ => None,
-        };
-        if let (Some(format), Some(unpackers)) = (format, unpackers) {
-            return Ok(Self::Blocks(Box::new(Blocks::new(format, stored, unpackers))));
+    fn format(&self) -> Option<Format> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Packed(format, _) => Some(*format),
+            Self::Ahead(blocks) => Some(blocks.format()),
         }
-        Ok(match (format, stored.buffer()) {
-            (Some(Format::Gzip), _) => Self::Gzip(Box::new(GzipMembers::new(stored))),
-            (Some(Format::Zstd), _) => Self::Zstd(zstd::stream::read::Decoder::with_buffer(stored)?),
-            (None, [b'B', b'Z', b'h', b'1'..=b'9', ..]) => Self::Bzip2(bzip2::bufread::MultiBzDecoder::new(stored)),
-            (None, [0xfd, b'7', b'z', b'X', b'Z', 0, ..]) => {
-                Self::Xz(liblzma::bufread::XzDecoder::new_multi_decoder(stored))
-            }
-            (None, _) => Self::Plain(stored),
-        })
     }
 }
 
@@ -80,11 +53,8 @@ impl Read for Data {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(data) => data.read(buffer),
-            Self::Gzip(data) => data.read(buffer),
-            Self::Zstd(data) => data.read(buffer),
-            Self::Bzip2(data) => data.read(buffer),
-            Self::Xz(data) => data.read(buffer),
-            Self::Blocks(data) => data.read(buffer),
+            Self::Packed(_, data) => data.read(buffer),
+            Self::Ahead(data) => data.read(buffer),
         }
     }
 }
@@ -114,8 +84,7 @@ impl Content {
         digest: Option<Arc<[u64]>>,
         unpackers: Option<Unpackers>,
     ) -> Result<Self, SourceError> {
-        let stored: Box<dyn Read + Send> = Box::new(stored);
-        let opened = Data::open(BufReader::with_capacity(STORED_BUFFER_BYTES, stored), unpackers);
+        let opened = Data::open(Stored::new(stored), unpackers);
         let read = |error| SourceError::Read { name: name.clone(), bytes: 0, error };
         let data = opened.map_err(|error| error.downcast().unwrap_or_else(read))?;
         let mut content =
@@ -171,6 +140,9 @@ impl Content {
             let bytes = buffer.len().min(self.beginning.len() - self.given);
             buffer[..bytes].copy_from_slice(&self.beginning[self.given..self.given + bytes]);
             self.given += bytes;
+            if self.given == self.beginning.len() {
+                (self.beginning, self.given) = (Vec::new(), 0);
+            }
             return Ok(bytes);
         }
         self.read_data(buffer)
@@ -215,7 +187,9 @@ impl Content {
         };
         // What the system says of a file has a number; what a decompressor says has none.
         match self.data.format() {
-            Some(format) if error.raw_os_error().is_none() => SourceError::Broken { name, format, bytes, error },
+            Some(format) if error.raw_os_error().is_none() => {
+                SourceError::Broken { name, format: format.name(), bytes, error }
+            }
             _ => SourceError::Read { name, bytes, error },
         }
     }
@@ -242,9 +216,9 @@ impl Content {
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let has_garbage = match &self.data {
-            Data::Gzip(members) => members.has_trailing_garbage(),
-            Data::Blocks(blocks) => blocks.has_trailing_garbage(),
-            _ => false,
+            Data::Plain(_) => false,
+            Data::Packed(_, stream) => stream.has_trailing_garbage(),
+            Data::Ahead(blocks) => blocks.has_trailing_garbage(),
         };
         has_garbage.then(|| {
             format!(
@@ -300,70 +274,9 @@ pub fn unpack_record(data: Vec<u8>) -> io::Result<Vec<u8>> {
     if !data.starts_with(&[0x1f, 0x8b]) {
         return Ok(data);
     }
-    let stored: Box<dyn Read + Send> = Box::new(io::Cursor::new(data));
     let mut text = Vec::new();
-    GzipMembers::new(BufReader::new(stored)).read_to_end(&mut text)?;
+    GzipMembers::new(Stored::new(io::Cursor::new(data))).read_to_end(&mut text)?;
     Ok(text)
-}
-
-/// All members of a gzip file, one after the other, and whatever is behind them left out.
-pub(super) struct GzipMembers {
-    place: Place,
-    trailing_garbage: bool,
-}
-
-enum Place {
-    Inside(Box<GzDecoder<Stored>>),
-    /// Where a member has ended and another may begin.
-    Behind(Stored),
-    End,
-}
-
-impl GzipMembers {
-    fn new(stored: Stored) -> Self {
-        Self { place: Place::Inside(Box::new(GzDecoder::new(stored))), trailing_garbage: false }
-    }
-
-    /// Goes on where a member has ended.
-    pub(super) fn behind_a_member(stored: Stored) -> Self {
-        Self { place: Place::Behind(stored), trailing_garbage: false }
-    }
-
-    /// Whether bytes came behind the last member.
-    pub(super) fn has_trailing_garbage(&self) -> bool {
-        self.trailing_garbage
-    }
-}
-
-impl Read for GzipMembers {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let is_member = match &mut self.place {
-                Place::End => return Ok(0),
-                Place::Inside(member) => {
-                    let bytes = member.read(buffer)?;
-                    if bytes > 0 || buffer.is_empty() {
-                        return Ok(bytes);
-                    }
-                    false
-                }
-                Place::Behind(stored) => match stored.fill_buf()? {
-                    [] => false,
-                    // One byte in the buffer may be the first half of a member's mark.
-                    [0x1f] | [0x1f, 0x8b, ..] => true,
-                    _ => {
-                        self.trailing_garbage = true;
-                        false
-                    }
-                },
-            };
-            self.place = match std::mem::replace(&mut self.place, Place::End) {
-                Place::Inside(member) => Place::Behind(member.into_inner()),
-                Place::Behind(stored) if is_member => Place::Inside(Box::new(GzDecoder::new(stored))),
-                Place::Behind(_) | Place::End => Place::End,
-            };
-        }
-    }
 }
 
 #[cfg(test)]

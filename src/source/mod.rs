@@ -16,6 +16,8 @@ pub mod ranges;
 pub mod records;
 #[cfg(feature = "aws")]
 pub mod s3;
+mod stored;
+mod stream_ahead;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -249,7 +251,7 @@ impl Input {
     pub fn open(&self, mut options: ReadOptions) -> Result<Reader, SourceError> {
         // A stream that has little to say for now gives that at once, rather than with what comes next.
         if !self.can_be_read_twice() {
-            options.unpackers = None;
+            options.unpackers = options.unpackers.map(Unpackers::of_streams);
         }
         match self {
             #[cfg(feature = "aws")]
