@@ -115,6 +115,14 @@ impl AtomicFile {
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(fail(io::Error::other("it is a directory")));
         }
+        if existing.is_some() && ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder)) {
+            // Standard output that goes to a file: renaming would do away with what is in there.
+            let is_file = existing.as_ref().is_some_and(fs::Metadata::is_file);
+            let error = "it stands for a file that is open already: name that file itself, or take --to stdout";
+            if is_file && fs::canonicalize(path).map_err(fail)? != path {
+                return Err(fail(io::Error::other(error)));
+            }
+        }
         if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
             let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
             let writer = Place::Direct(BufWriter::with_capacity(BUFFER_BYTES, file));
