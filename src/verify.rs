@@ -54,6 +54,8 @@ pub struct Held {
     pub rows: BTreeMap<(i64, Cell), Row>,
     /// Keys of those whose sum went through a float and was read as the tenth that it stands for.
     pub restored: Vec<(i64, Cell)>,
+    /// Keys of those without any sum, which was read as 0.
+    pub without_sum: Vec<(i64, Cell)>,
 }
 
 impl TableRef {
@@ -67,13 +69,14 @@ impl TableRef {
             Self::Csv(path) => {
                 let table::Rows { mut rows, restored, .. } = table::read_csv_to_compare(path)?;
                 rows.retain(|(start, cell), _| keys.hold(*cell, *start));
-                Held { rows, restored }
+                Held { rows, restored, ..Held::default() }
             }
             Self::Table(name) => {
                 let mut held = Held::default();
                 let rows = Store::open(name, false, aws, None)?.read(keys)?;
                 for row in rows.into_iter().filter(|row| row.item.count > 0) {
                     held.restored.extend(row.restored.then_some(row.row.key()));
+                    held.without_sum.extend((!row.has_sum).then_some(row.row.key()));
                     held.rows.insert(row.row.key(), row.row);
                 }
                 held

@@ -598,9 +598,48 @@ fn a_truncated_gzip_is_an_error_and_leaves_the_old_result() {
     // At a finite lateness windows have gone to standard output by then: that is said.
     let ran = run(&["file", text(&path), "--lateness", "120s"]);
     assert_eq!(ran.status, 1);
-    assert!(ran.stderr.contains("windows were already printed"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("windows printed by then, each of them complete"), "{}", ran.stderr);
     fs::write(&path, &whole).unwrap();
     assert_eq!(run(&["file", text(&path)]).stdout, run(&["file", "samples/harbour.nmea"]).stdout);
+}
+
+#[test]
+fn what_is_left_out_of_a_gzip_file_is_told_even_to_those_who_want_errors_alone() {
+    let folder = folder();
+    let diagram = fs::read(root().join("samples/diagram.nmea")).unwrap();
+    let path = folder.path().join("log.gz");
+    fs::write(&path, [&gzip(&diagram)[..], b"and more"].concat()).unwrap();
+    let ran = run(&["file", text(&path), "-q"]);
+    assert_eq!((ran.status, ran.stdout), (0, run(&["file", "samples/diagram.nmea"]).stdout));
+    assert!(
+        ran.stderr.contains("log.gz has bytes behind its gzip data") && ran.stderr.lines().count() == 1,
+        "{}",
+        ran.stderr
+    );
+    let (_, summary) = run_with_summary(&["file", text(&path)]);
+    assert!(summary["warnings"][0].as_str().unwrap().contains("left out"), "{summary}");
+}
+
+/// `/dev/stdout` is a link to what standard output is, and a file that is put in place there would do away with that.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_standard_output_goes_to_is_not_replaced() {
+    let folder = folder();
+    let path = folder.path().join("out.txt");
+    for target in ["csv:/dev/stdout", "csv:/proc/self/fd/1"] {
+        fs::write(&path, "precious\n").unwrap();
+        let out = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ais-replay"));
+        command.args(["file", "samples/diagram.nmea", "--to", target]).current_dir(root());
+        let ran = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(ran.status.code(), Some(1));
+        let message = String::from_utf8(ran.stderr).unwrap();
+        assert!(message.contains("stands for a file that is open already"), "{message}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious\n");
+    }
+    // Through a pipe it is written as it comes.
+    let ran = run(&["file", "samples/diagram.nmea", "--to", "csv:/dev/stdout", "-q"]);
+    assert_eq!(ran.stdout, run(&["file", "samples/diagram.nmea"]).stdout);
 }
 
 #[test]

@@ -1089,6 +1089,35 @@ fn verify_compares_a_table_with_another_with_a_csv_and_with_the_sentences() {
     assert_eq!((ran.status, ran.stdout.lines().count()), (3, 2));
 }
 
+/// SQLite takes some names for other things than files: such a table would be gone with the run.
+#[test]
+fn every_name_of_a_sqlite_table_is_that_of_a_file() {
+    let (scene, a, _) = Scene::with_logs();
+    let odd = |arguments: &[&str]| finish(ais_replay().current_dir(scene.folder.path()).args(arguments));
+    for name in [":memory:", "file:odd.db", "file:odd2.db?mode=memory"] {
+        let target = format!("sqlite:{name}");
+        let ran = odd(&["file", &a, "--to", &target, "--create-table"]);
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        assert!(scene.folder.path().join(name).is_file(), "{name}");
+        let ran = odd(&["verify", "--all", "--in", &target]);
+        assert!(ran.status == 0 && ran.stdout.contains("count=2"), "{}{}", ran.stdout, ran.stderr);
+    }
+}
+
+#[test]
+fn verify_says_where_a_sum_is_missing() {
+    let (scene, a, _) = Scene::with_logs();
+    scene.written(&[&a]);
+    let sql = format!("UPDATE ais_window_agg SET sog_sum = NULL WHERE window_start = {T}");
+    scene.open().execute_batch(&sql).unwrap();
+    let ran = scene.verify(&["--all"]);
+    let note = format!(
+        "in {}, the sog_sum of 1 row is missing: shown as 0, and no average is to be believed\n",
+        scene.target()
+    );
+    assert_eq!((ran.status, ran.stderr), (0, note));
+}
+
 #[test]
 fn verify_reads_a_sum_that_went_through_a_float_and_says_so() {
     let (scene, a, _) = Scene::with_logs();

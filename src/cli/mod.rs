@@ -18,7 +18,8 @@ pub mod verify;
 use std::ffi::OsString;
 use std::path::Path;
 #[cfg(unix)]
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
@@ -148,10 +149,22 @@ fn outlive_limits_on_files(console: Console) {
     }
 }
 
+/// Whether rows may be in a table by now.
+static TABLE_IS_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Takes note that rows go into a table from now on, for whoever interrupts that.
+fn note_table_written() {
+    TABLE_IS_WRITTEN.store(true, Ordering::Relaxed);
+}
+
 fn remove_temporary_files_when_interrupted(console: Console) {
     let handler = move || {
         atomic::remove_temporary_files();
-        console.error("interrupted: no file was put in place");
+        console.error(if TABLE_IS_WRITTEN.load(Ordering::Relaxed) {
+            "interrupted: rows may be in the table already; the same command goes on where it broke off, and counts none twice"
+        } else {
+            "interrupted: no file was put in place"
+        });
         std::process::exit(INTERRUPTED);
     };
     if let Err(error) = ctrlc::set_handler(handler) {

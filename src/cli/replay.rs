@@ -153,7 +153,15 @@ pub fn replay(
         writeln!(file, "{text}").map_err(|error| file.error(error))?;
         file.commit()?;
     }
-    summary.warnings.iter().for_each(|warning| console.warning(warning));
+    let is_loss =
+        |warning: &String| outcome.partitions.iter().any(|input| input.read.left_out.as_ref() == Some(warning));
+    for warning in &summary.warnings {
+        if is_loss(warning) {
+            console.loud(warning);
+        } else {
+            console.warning(warning);
+        }
+    }
     if console.is_verbose() {
         outcome.partitions.iter().for_each(|input| console.note(input_line(input)));
     }
@@ -246,6 +254,9 @@ impl Files {
         let mut reports = Vec::new();
         for sink in self.sinks.drain(..) {
             let bar = tables::bar(&sink, console);
+            if matches!(sink, Sink::Table(_)) {
+                super::note_table_written();
+            }
             let finished = sink.finish(Some(run), &mut |rows| tables::show(bar.as_ref(), rows));
             if let Some(bar) = bar {
                 bar.finish_and_clear();
@@ -421,7 +432,8 @@ fn explain(error: RunError, targets: &[Target], closed: bool) -> anyhow::Error {
     let to_stdout = targets.contains(&Target::Stdout) && !closed;
     let written = match windows_emitted {
         1.. if to_stdout => {
-            format!("{windows_emitted} windows were already printed, each of them complete; no file was written")
+            let windows = summary::counted(windows_emitted, "window");
+            format!("{windows} printed by then, each of them complete; no file was written")
         }
         _ => "nothing was written".to_owned(),
     };
@@ -439,8 +451,11 @@ pub(super) fn unusable(outcome: &Outcome, plan: &Plan) -> Vec<String> {
     let mut messages = Vec::new();
     for input in outcome.partitions.iter().filter(|input| input.read.bytes > 0 && input.tally.accepted == 0) {
         let tally = &input.tally;
-        if let Some(warning) = input.read.warning.as_ref().filter(|_| input.named && tally.lines == 0) {
-            messages.push(warning.clone());
+        if let Some(odd) = input.read.warning.as_ref().or(input.read.left_out.as_ref())
+            && input.named
+            && tally.lines == 0
+        {
+            messages.push(odd.clone());
             continue;
         }
         let no_time = tally.rejected(Reject::NoEventTime).number;
@@ -461,7 +476,8 @@ pub(super) fn unusable(outcome: &Outcome, plan: &Plan) -> Vec<String> {
 fn oddities(input: &PartitionOutcome, plan: &Plan) -> Vec<String> {
     let tally = &input.tally;
     let is_error = input.named && tally.lines == 0;
-    let mut odd: Vec<String> = input.read.warning.clone().filter(|_| !is_error).into_iter().collect();
+    let told = [&input.read.warning, &input.read.left_out].into_iter().flatten();
+    let mut odd: Vec<String> = told.filter(|_| !is_error).cloned().collect();
     if input.read.bytes > 0 && tally.readable() == 0 && !input.named && odd.is_empty() {
         odd.push(format!("{} holds no AIS sentence that can be read: it was passed over", input.name));
     }

@@ -139,14 +139,16 @@ fn keys(args: &VerifyArgs, plan: &Plan) -> Keys {
 
 /// The rows of a result that the filters leave.
 fn read(table: &TableRef, keys: &Keys, plan: &Plan, aws: &AwsOptions, console: Console) -> anyhow::Result<Rows> {
-    let Held { rows, restored } = table.read(keys, aws)?;
+    let Held { rows, restored, without_sum } = table.read(keys, aws)?;
     let rows = select(rows, plan);
-    let restored = restored.iter().filter(|key| rows.contains_key(*key)).count();
-    if restored > 0 {
-        console.note(format_args!(
-            "in {table}, the sog_sum of {} went through a float: read as the nearest tenth of a knot",
-            counted(restored as u64, "row")
-        ));
+    for (odd, what) in [
+        (restored, "went through a float: read as the nearest tenth of a knot"),
+        (without_sum, "is missing: shown as 0, and no average is to be believed"),
+    ] {
+        let number = odd.iter().filter(|key| rows.contains_key(*key)).count() as u64;
+        if number > 0 {
+            console.note(format_args!("in {table}, the sog_sum of {} {what}", counted(number, "row")));
+        }
     }
     Ok(rows)
 }

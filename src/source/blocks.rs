@@ -948,7 +948,7 @@ mod tests {
         let mut buffer = vec![0; at_once];
         loop {
             match content.read(&mut buffer) {
-                Ok(0) => return Came { text, end: Ok((content.warning(), content.digest())) },
+                Ok(0) => return Came { text, end: Ok((content.left_out(), content.digest())) },
                 Ok(bytes) => text.extend_from_slice(&buffer[..bytes]),
                 Err(error) => {
                     let (SourceError::Broken { bytes, .. } | SourceError::Read { bytes, .. }) = &error else {

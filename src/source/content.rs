@@ -212,9 +212,9 @@ impl Content {
         self.hasher.as_ref().map_or(&[], |hasher| &hasher.beginnings)
     }
 
-    /// Something odd that cost no data.
+    /// What was left out at its end, if there was any.
     #[must_use]
-    pub fn warning(&self) -> Option<String> {
+    pub fn left_out(&self) -> Option<String> {
         let has_garbage = match &self.data {
             Data::Plain(_) => false,
             Data::Packed(_, stream) => stream.has_trailing_garbage(),
@@ -296,7 +296,7 @@ mod tests {
         let (mut text, mut buffer) = (Vec::new(), [0; 7]);
         loop {
             match content.read(&mut buffer)? {
-                0 => return Ok((text, content.warning())),
+                0 => return Ok((text, content.left_out())),
                 bytes => text.extend_from_slice(&buffer[..bytes]),
             }
         }

@@ -486,7 +486,8 @@ impl Reader {
             bytes: content.bytes(),
             digest: self.identity.clone().or_else(|| content.digest()),
             beginnings: content.beginnings().to_vec(),
-            warning: content.warning(),
+            left_out: content.left_out(),
+            ..ReadOutcome::default()
         }
     }
 }
@@ -502,6 +503,8 @@ pub struct ReadOutcome {
     pub beginnings: Vec<(u64, String)>,
     /// Something odd about it that cost no data.
     pub warning: Option<String>,
+    /// What of it was left out, if there was any.
+    pub left_out: Option<String>,
 }
 
 /// Counts what passes through, for the progress bar.

@@ -694,8 +694,9 @@ impl DynamoStore {
                     Some(AttributeValue::N(sum)) => restore_tenth(sum),
                     _ => false,
                 };
+                let has_sum = item.contains_key("sog_sum");
                 let parsed = self.item_of(&cell, window_start, &item)?;
-                rows.push(TableRow { restored, ..TableRow::new(&cell, window_start, parsed, &self.shown())? });
+                rows.push(TableRow { restored, has_sum, ..TableRow::new(&cell, window_start, parsed, &self.shown())? });
             }
         }
         rows.sort_by_key(|row| (row.row.cell, row.row.window_start));

@@ -83,7 +83,9 @@ impl SqliteStore {
         } else {
             OpenFlags::SQLITE_OPEN_READ_WRITE
         };
-        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
+        // SQLite has meanings of its own for names such as `:memory:`, and none for a path of several parts.
+        let file = if path.is_absolute() { path.to_owned() } else { Path::new(".").join(path) };
+        let connection = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
         let kind = connection.query_row(KIND, [], |row| row.get::<_, String>(0)).optional().map_err(fail)?;
         match kind {
@@ -239,9 +241,11 @@ impl SqliteStore {
             if keys.hold_text(&cell, window_start) {
                 let mut columns = columns_of(row);
                 let sum = columns.as_mut().ok().and_then(|columns| columns.sog_sum.as_mut());
+                let has_sum = sum.is_some();
                 let restored = sum.is_some_and(restore_tenth);
                 let item = item(columns, &name(&self.path), &cell, window_start)?;
-                found.push(TableRow { restored, ..TableRow::new(&cell, window_start, item, &name(&self.path))? });
+                let row = TableRow::new(&cell, window_start, item, &name(&self.path))?;
+                found.push(TableRow { restored, has_sum, ..row });
             }
         }
         Ok(())

@@ -178,6 +178,8 @@ pub struct TableRow {
     pub item: Item,
     /// Whether its sum is the tenth that stands behind what the table holds ([`crate::row::restore_tenth`]).
     pub restored: bool,
+    /// Whether the table holds a sum for it. Where it does not, the row's is 0.
+    pub has_sum: bool,
 }
 
 impl TableRow {
@@ -201,7 +203,7 @@ impl TableRow {
             sog_sum: item.sog_sum,
             sog_missing: item.sog_missing,
         };
-        Ok(Self { row, item, restored: false })
+        Ok(Self { row, item, restored: false, has_sum: true })
     }
 }
 
