@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat};
 
@@ -139,6 +140,13 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&DateTime::from_timestamp_nanos(self.0).to_rfc3339_opts(SecondsFormat::AutoSi, true))
     }
+}
+
+/// What this machine's clock says. It is never an event time: it resolves ages, and it warns.
+#[must_use]
+pub fn machine_clock() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    Timestamp::from_nanos(i64::try_from(since_epoch).unwrap_or(i64::MAX))
 }
 
 /// A window start as RFC 3339, or its seconds where no calendar reaches that far.

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Watcher;
-use crate::time::seconds_to_rfc3339;
+use crate::time::{Timestamp, machine_clock, seconds_to_rfc3339};
 
 /// How long nothing must have come through before it is told.
 const LONG: Duration = Duration::from_secs(10);
@@ -66,8 +66,9 @@ impl Waits {
 
 /// The time of day when so much time has passed, in UTC.
 fn time_of_day(from_now: Duration) -> String {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(from_now);
-    let instant = seconds_to_rfc3339(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX));
+    let from_now = i64::try_from(from_now.as_nanos()).unwrap_or(i64::MAX);
+    let then = Timestamp::from_nanos(machine_clock().nanos().saturating_add(from_now));
+    let instant = seconds_to_rfc3339(then.seconds());
     instant.split_once('T').map_or(instant.clone(), |(_, time)| time.to_owned())
 }
 

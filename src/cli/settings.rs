@@ -1,7 +1,6 @@
 //! From flags as written to what a run needs: defaults resolved, ages fixed to instants, contradictions refused.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::parser::ValueSource;
@@ -20,14 +19,14 @@ use crate::reconcile::{self, NamedKeys};
 use crate::run::Plan;
 use crate::source::ReadOptions;
 use crate::summary::FromEnvironment;
-use crate::time::{TimeArg, Timestamp};
+use crate::time::{TimeArg, Timestamp, machine_clock};
 use crate::window::WindowSpec;
 
 /// The machine's clock, in whole seconds. It resolves ages and warns; it is never an event time.
 #[must_use]
 pub fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).map(|span| span.as_secs()).unwrap_or_default();
-    i64::try_from(since_epoch).ok().and_then(Timestamp::from_seconds).unwrap_or(Timestamp::from_nanos(i64::MAX))
+    let clock = machine_clock();
+    Timestamp::from_seconds(clock.seconds()).unwrap_or(clock)
 }
 
 /// A plan, and what is to be told of how it was made.

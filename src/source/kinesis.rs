@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use aws_sdk_kinesis::Client;
 use aws_sdk_kinesis::config::timeout::TimeoutConfig;
@@ -37,7 +37,7 @@ use crate::aws::connection::{self, Connection, Service};
 use crate::aws::trouble::{Failure, PATIENCE, Patience, Trouble, backoff, deepest, patiently};
 use crate::aws::waits::{Spell, Waits};
 use crate::decode::Record;
-use crate::time::{NANOS, Timestamp};
+use crate::time::{NANOS, Timestamp, machine_clock};
 
 /// How long a page may take: it may be 10 MiB.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -766,8 +766,9 @@ impl ShardReader {
         let given = records.len();
         let (page, is_behind_batch) = self.unpack(records)?;
         if let Some(millis) = reached.millis_behind {
-            self.reached =
-                Some(Timestamp::from_nanos(now().nanos().saturating_sub(millis.saturating_mul(NANOS / 1000))));
+            self.reached = Some(Timestamp::from_nanos(
+                machine_clock().nanos().saturating_sub(millis.saturating_mul(NANOS / 1000)),
+            ));
         }
         let wanted = Ended { is_closed: false, is_wanted_end: true, warning: None };
         // Whoever went away wants no more.
@@ -873,7 +874,9 @@ impl ShardReader {
 
     /// What the stream drops before it is read would be lost without a word: it goes on at the oldest that is left.
     fn check_horizon(&self) -> Result<(), SourceError> {
-        let (Some(reached), Some(oldest)) = (self.reached, self.input.stream.oldest(now())) else { return Ok(()) };
+        let (Some(reached), Some(oldest)) = (self.reached, self.input.stream.oldest(machine_clock())) else {
+            return Ok(());
+        };
         if reached < oldest {
             return Err(self.failure(
                 "the stream drops its records before they can be read: give a later --since, or a larger --read-share",
@@ -941,12 +944,6 @@ impl ShardReader {
 /// Bytes of a record as the service counts them.
 fn bytes_of(record: &aws_sdk_kinesis::types::Record) -> u64 {
     (record.data().as_ref().len() + record.partition_key().len()) as u64
-}
-
-/// The machine's clock, against which the stream's retention runs.
-fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).map(|span| span.as_nanos()).unwrap_or_default();
-    Timestamp::from_nanos(i64::try_from(since_epoch).unwrap_or(i64::MAX))
 }
 
 /// Whether a record arrived before an instant, by the millisecond to which the service counts.
