@@ -275,7 +275,7 @@ pub fn unpack_record(data: Vec<u8>) -> io::Result<Vec<u8>> {
         return Ok(data);
     }
     let mut text = Vec::new();
-    GzipMembers::new(Stored::new(io::Cursor::new(data))).read_to_end(&mut text)?;
+    GzipMembers::new(Stored::within(data.len(), io::Cursor::new(data))).read_to_end(&mut text)?;
     Ok(text)
 }
 

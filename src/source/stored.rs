@@ -26,7 +26,13 @@ pub(super) struct Stored {
 
 impl Stored {
     pub(super) fn new(data: impl Read + Send + 'static) -> Self {
-        let data = BufReader::with_capacity(BUFFER_BYTES, Box::new(data) as Box<dyn Read + Send>);
+        Self::within(BUFFER_BYTES, data)
+    }
+
+    /// The same for so few bytes, of which nothing will be put back.
+    pub(super) fn within(bytes: usize, data: impl Read + Send + 'static) -> Self {
+        let buffer = bytes.clamp(1, BUFFER_BYTES);
+        let data = BufReader::with_capacity(buffer, Box::new(data) as Box<dyn Read + Send>);
         Self { before: Vec::new(), given: 0, error: None, data, position: 0 }
     }
 
