@@ -55,6 +55,10 @@ enum Place {
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
+/// Names of what is open, such as standard output. Where that goes to a file, putting another in its place would do away
+/// with what is in there.
+const OPEN_FILES: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
+
 /// After how many bytes the disk is asked to keep what it was given.
 const SYNC_BYTES: usize = 4 * 1024 * 1024;
 
@@ -115,13 +119,10 @@ impl AtomicFile {
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(fail(io::Error::other("it is a directory")));
         }
-        if existing.is_some() && ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder)) {
-            // Standard output that goes to a file: renaming would do away with what is in there.
-            let is_file = existing.as_ref().is_some_and(fs::Metadata::is_file);
+        let is_file = existing.as_ref().is_some_and(fs::Metadata::is_file);
+        if is_file && OPEN_FILES.iter().any(|open| path.starts_with(open)) {
             let error = "it stands for a file that is open already: name that file itself, or take --to stdout";
-            if is_file && fs::canonicalize(path).map_err(fail)? != path {
-                return Err(fail(io::Error::other(error)));
-            }
+            return Err(fail(io::Error::other(error)));
         }
         if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
             let file = OpenOptions::new().write(true).open(path).map_err(fail)?;

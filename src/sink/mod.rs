@@ -142,13 +142,12 @@ impl Sink {
     ///
     /// Where they cannot be written.
     pub fn write_finished(&mut self, rows: &[Row], lines: Option<&[u8]>) -> Result<(), SinkError> {
-        let lines = lines.filter(|_| self.csv_lines().is_some());
         match self {
             Self::Stdout(writer) => {
-                let written = write_to(writer, rows, lines);
+                let written = writer.write_finished(rows, lines);
                 written.and_then(|()| writer.flush()).map_err(SinkError::stdout)
             }
-            Self::Csv(writer) => write_to(writer, rows, lines).map_err(|error| writer.get_ref().error(error)),
+            Self::Csv(writer) => writer.write_finished(rows, lines).map_err(|error| writer.get_ref().error(error)),
             Self::Table(table) => table.push(rows).map_err(SinkError::Spool),
         }
     }
@@ -184,12 +183,5 @@ impl Sink {
                 }
             }
         }
-    }
-}
-
-fn write_to<W: io::Write>(writer: &mut RowWriter<W>, rows: &[Row], lines: Option<&[u8]>) -> io::Result<()> {
-    match lines {
-        Some(lines) => writer.write_lines(lines),
-        None => writer.write(rows),
     }
 }

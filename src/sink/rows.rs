@@ -80,6 +80,18 @@ impl<W: Write> RowWriter<W> {
         self.out.write_all(lines)
     }
 
+    /// Writes rows. `lines` are what [`RowWriter::csv_lines`] makes of them, if somebody has done that already.
+    ///
+    /// # Errors
+    ///
+    /// Those of the underlying writer.
+    pub fn write_finished(&mut self, rows: &[Row], lines: Option<&[u8]>) -> io::Result<()> {
+        match (self.form, lines) {
+            (Form::Csv, Some(lines)) => self.write_lines(lines),
+            _ => self.write(rows),
+        }
+    }
+
     /// Writes rows.
     ///
     /// # Errors
@@ -163,16 +175,10 @@ pub struct CsvLines {
 const USUAL_LINE_BYTES: usize = 40;
 
 impl CsvLines {
-    /// The lines of these rows.
+    /// The lines of these rows. A result may have more rows than the input has vessels, so this makes no strings.
     #[must_use]
     pub fn of(self, rows: &[Row]) -> Vec<u8> {
         let mut text = Vec::with_capacity(rows.len() * USUAL_LINE_BYTES);
-        self.push(rows, &mut text);
-        text
-    }
-
-    /// Adds the lines of these rows. A result may have more rows than the input has vessels, so this makes no strings.
-    fn push(self, rows: &[Row], text: &mut Vec<u8>) {
         let mut line = Line { bytes: [0; LONGEST_LINE], length: 0 };
         let mut start = Start { of: None, text: [0; LONGEST_START], length: 0 };
         for row in rows {
@@ -184,6 +190,7 @@ impl CsvLines {
             line.columns(row, &start);
             text.extend_from_slice(&line.bytes[..line.length]);
         }
+        text
     }
 }
 
