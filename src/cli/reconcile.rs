@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::args::{ReconcileArgs, TableArgs};
+use super::args::ReconcileArgs;
 use super::console::Console;
 use super::{Status, Usage, settings, tables};
 use crate::reconcile::{Added, AggregateFile, Increments};
@@ -58,9 +58,9 @@ fn refuse_idle_flags(args: &ReconcileArgs) -> Result<(), Usage> {
     if args.table.again && args.into.is_none() {
         return Err(Usage("--again goes with --into or --to: without them nothing is added anywhere".to_owned()));
     }
-    let again_into_file = TableArgs { again: false, ..args.table.clone() };
     let run_id = tables::names_run(args.run_id.as_deref()).then_some("--run-id");
-    match tables::flag_for_tables(&again_into_file).or(run_id) {
+    let idle = tables::flags_for_tables(&args.table).chain(run_id).find(|flag| *flag != "--again");
+    match idle {
         Some(flag) => Err(Usage(format!("{flag} is for tables: give --to TABLE with it"))),
         None => Ok(()),
     }
@@ -122,6 +122,7 @@ fn into_table(args: &ReconcileArgs, name: &TableName, console: Console) -> anyho
         tables::tell_cost(&[Target::Table(name.clone())], rows.len() as u64, args.table.write_rate, console);
         return Ok(Status::Complete);
     }
+    super::note_table_written();
     let report = table.finish(&run, &mut |_| {})?;
     console.note(format_args!("{what}\n{report}"));
     let conflicts = tables::tell_conflicts(std::slice::from_ref(&report), &args.table, console);

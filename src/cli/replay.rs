@@ -153,10 +153,9 @@ pub fn replay(
         writeln!(file, "{text}").map_err(|error| file.error(error))?;
         file.commit()?;
     }
-    let is_loss =
-        |warning: &String| outcome.partitions.iter().any(|input| input.read.left_out.as_ref() == Some(warning));
+    let losses: BTreeSet<&String> = outcome.partitions.iter().flat_map(|input| &input.read.left_out).collect();
     for warning in &summary.warnings {
-        if is_loss(warning) {
+        if losses.contains(warning) {
             console.loud(warning);
         } else {
             console.warning(warning);
@@ -378,7 +377,7 @@ fn refuse_odd_table_flags(args: &RunArgs) -> Result<(), Usage> {
         return Err(Usage("--conflicts is one list of one table: write to the tables one by one".to_owned()));
     }
     if tables == 0
-        && let Some(flag) = tables::flag_for_tables(&args.table)
+        && let Some(flag) = tables::flags_for_tables(&args.table).next()
     {
         return Err(Usage(format!("{flag} is for tables: give --to sqlite:PATH or --to dynamodb:TABLE with it")));
     }

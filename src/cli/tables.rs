@@ -25,9 +25,9 @@ pub fn live_window_seconds() -> i64 {
     set.map_or(LIVE_WINDOW_SECONDS, Span::seconds)
 }
 
-/// The first flag that is for tables alone, if the command line has one. Where there is no table it would do nothing,
+/// The flags of the command line that are for tables alone. Where there is no table it would do nothing,
 /// and who gives it means something. A variable is another matter: it is set for every command.
-pub fn flag_for_tables(args: &TableArgs) -> Option<&'static str> {
+pub fn flags_for_tables(args: &TableArgs) -> impl Iterator<Item = &'static str> {
     let flags = [
         ("--write", args.write.is_some()),
         ("--again", args.again),
@@ -35,7 +35,7 @@ pub fn flag_for_tables(args: &TableArgs) -> Option<&'static str> {
         ("--create-table", args.create_table),
         ("--write-rate", args.write_rate.is_some() && std::env::var_os("AIS_REPLAY_WRITE_RATE").is_none()),
     ];
-    flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag)
 }
 
 /// Whether the command line, and no variable, names the run.
