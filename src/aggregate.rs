@@ -113,20 +113,24 @@ impl Vessels {
     /// The first of `take`.
     #[inline]
     pub fn try_for_each<E>(&self, mut take: impl FnMut(u32) -> Result<(), E>) -> Result<(), E> {
+        let (list, set) = self.places();
+        list.iter().try_for_each(|mmsi| take(*mmsi))?;
+        set.into_iter().flatten().try_for_each(|mmsi| take(*mmsi))
+    }
+
+    /// Those in a row, and those in a set: one of the two is empty.
+    #[inline]
+    fn places(&self) -> (&[u32], Option<&HashSet<u32>>) {
         match self {
-            Self::InPlace(number, known) => known[..usize::from(*number)].iter().try_for_each(|mmsi| take(*mmsi)),
-            Self::Listed(list) => list.iter().try_for_each(|mmsi| take(*mmsi)),
-            Self::Hashed(set) => set.iter().try_for_each(|mmsi| take(*mmsi)),
+            Self::InPlace(number, known) => (&known[..usize::from(*number)], None),
+            Self::Listed(list) => (list, None),
+            Self::Hashed(set) => (&[], Some(set)),
         }
     }
 
     /// The MMSIs, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        let (list, set) = match self {
-            Self::InPlace(number, known) => (&known[..usize::from(*number)], None),
-            Self::Listed(list) => (list.as_slice(), None),
-            Self::Hashed(set) => (&[][..], Some(set)),
-        };
+        let (list, set) = self.places();
         list.iter().chain(set.into_iter().flat_map(|set| set.iter())).copied()
     }
 }
